@@ -1,0 +1,73 @@
+// The planner's front: a problem in, a step's plan out.
+//
+// Pure functions: no clock, no threads, no torch, no gRPC. Safe to call from any thread. Every function validates its input and
+// returns InvalidArgument with a message that names the field, the block and the op.
+#ifndef TIDETAPE_PLANNER_PLANNER_H_
+#define TIDETAPE_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/problem.h"
+
+namespace tidetape::planner {
+
+// A limit that no step reaches: the plan keeps everything that autograd reads.
+inline constexpr int64_t kUnlimitedBytes = INT64_MAX;
+
+enum class Phase { kForward, kHead, kBackward, kOptimizer };
+
+// What holds a peak.
+struct PeakHolder {
+  Phase phase = Phase::kOptimizer;
+  int32_t block = -1;  // PlanningProblem::blocks, for kForward and kBackward
+};
+
+// What one block execution keeps and replays.
+struct BlockPlan {
+  std::vector<int32_t> saved;     // storages, ascending
+  std::vector<int32_t> replayed;  // ops, ascending
+  std::vector<int32_t> moved;     // storages moved to the host, ascending
+  int64_t saved_bytes = 0;
+  double replay_seconds = 0;
+  int64_t own_peak_bytes = 0;  // above the backward base
+  int32_t option = -1;         // where the block brought options
+};
+
+struct StepPlan {
+  std::vector<BlockPlan> blocks;  // one an entry of PlanningProblem::blocks
+  int64_t step_peak_bytes = 0;
+  PeakHolder peak_holder;
+  int64_t saved_bytes = 0;
+  double replay_seconds = 0;
+  double lower_bound_seconds = 0;  // no plan of the problem under the limit costs less
+  double gap_ratio = 0;            // (replay - bound) / bound; 0 where both are 0, infinity where only the bound is 0
+  bool feasible = true;            // false: even the least-memory plan, which this then is, exceeds the limit
+  int64_t least_peak_bytes = 0;    // the least step peak that the planner can reach, and what holds it there
+  PeakHolder least_peak_holder;
+};
+
+// The fastest plan under problem.memory_limit_bytes. An infeasible limit is not an error: see StepPlan::feasible.
+absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
+
+struct FrontierPoint {
+  int64_t bytes = 0;  // saved bytes of a block, or peak bytes of a step
+  double replay_seconds = 0;
+  std::vector<int32_t> saved;  // storages; empty for a step
+};
+
+// The lower hull of one tape, by falling bytes and rising time.
+absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape);
+
+// The step's time against its peak, from everything kept to the least peak, by falling bytes and rising time.
+absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& problem);
+
+// The plan of the step with the given storages saved in each block (one list an entry of problem.blocks), evaluated: replayed ops,
+// bytes, seconds and the step's peak. For questions about plans that the planner did not choose.
+absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved);
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_PLANNER_H_
