@@ -1,0 +1,64 @@
+#include "planner/replan_policy.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace tidetape::planner {
+namespace {
+
+std::string DescribeLimit(int64_t bytes) {
+  if (bytes == kUnlimitedBytes) return "keep everything";
+  if (bytes == 0) return "least memory";
+  return absl::StrCat(bytes, " bytes");
+}
+
+}  // namespace
+
+void ReplanPolicy::Follow(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes, const StepPlan& plan) {
+  has_plan_ = true;
+  memory_limit_bytes_ = problem.memory_limit_bytes;
+  structure_hashes_ = structure_hashes;
+  saved_.clear();
+  for (const BlockPlan& block : plan.blocks) saved_.push_back(block.saved);
+  step_peak_bytes_ = plan.step_peak_bytes;
+  replay_seconds_ = plan.replay_seconds;
+  feasible_ = plan.feasible;
+  off_in_a_row_ = 0;
+}
+
+absl::StatusOr<std::string> ReplanPolicy::ReasonToReplan(const PlanningProblem& problem,
+                                                         const std::vector<uint64_t>& structure_hashes) {
+  if (!has_plan_) return "first plan";
+  if (problem.memory_limit_bytes != memory_limit_bytes_) {
+    return absl::StrCat("the limit changed from ", DescribeLimit(memory_limit_bytes_), " to ",
+                        DescribeLimit(problem.memory_limit_bytes));
+  }
+  if (structure_hashes != structure_hashes_) return "the blocks of the step changed";
+  const absl::StatusOr<StepPlan> now = EvaluatePlan(problem, saved_);
+  if (!now.ok()) return now.status();
+  const bool limited = problem.memory_limit_bytes > 0 && problem.memory_limit_bytes != kUnlimitedBytes;
+  // A plan that was infeasible from the start is the least there is; only a changed prediction is news.
+  if (limited && feasible_ && now->step_peak_bytes > problem.memory_limit_bytes) {
+    return absl::StrCat("the plan in force would reach ", now->step_peak_bytes, " bytes, above the limit of ",
+                        problem.memory_limit_bytes);
+  }
+  const double peak_change = static_cast<double>(now->step_peak_bytes) - static_cast<double>(step_peak_bytes_);
+  const double replay_change = now->replay_seconds - replay_seconds_;
+  const bool peak_off = std::abs(peak_change) > thresholds_.peak_ratio * static_cast<double>(step_peak_bytes_);
+  const bool replay_off = std::abs(replay_change) > thresholds_.replay_ratio * replay_seconds_;
+  if (!peak_off && !replay_off) {
+    off_in_a_row_ = 0;
+    return "";
+  }
+  if (++off_in_a_row_ < thresholds_.patience) return "";
+  if (peak_off) {
+    return absl::StrFormat("the step peak of the plan in force is now predicted at %d bytes, %+.1f %%", now->step_peak_bytes,
+                           100 * peak_change / static_cast<double>(step_peak_bytes_));
+  }
+  return absl::StrFormat("the replay time of the plan in force is now predicted at %.6f s instead of %.6f s", now->replay_seconds,
+                         replay_seconds_);
+}
+
+}  // namespace tidetape::planner

@@ -1,0 +1,53 @@
+// When a plan in force no longer fits what the ranks measure.
+//
+// A plan that breaks its limit is replaced at once. One whose prediction is merely off is replaced only after several measurements
+// in a row say so, so that plans do not flap with a step that varies.
+#ifndef TIDETAPE_PLANNER_REPLAN_POLICY_H_
+#define TIDETAPE_PLANNER_REPLAN_POLICY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/planner.h"
+#include "planner/problem.h"
+
+namespace tidetape::planner {
+
+struct ReplanThresholds {
+  // Peak of the plan in force under the newest measurement, off its prediction by more than this share of it.
+  double peak_ratio = 0.02;
+  // The same for its replay time.
+  double replay_ratio = 0.20;
+  // Measurements in a row that must be off before a plan within its limit is replaced.
+  int32_t patience = 2;
+};
+
+// Watches one plan of one job. Not thread-safe.
+class ReplanPolicy {
+ public:
+  explicit ReplanPolicy(ReplanThresholds thresholds = {}) : thresholds_(thresholds) {}
+
+  // The plan that is now in force (published), with the problem and the structure hashes (one a block) that it was made for.
+  void Follow(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes, const StepPlan& plan);
+
+  // Why `problem`, the newest measurement, needs a new plan, in one sentence for people; empty where the plan in force stands.
+  // Errors are those of EvaluatePlan.
+  absl::StatusOr<std::string> ReasonToReplan(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes);
+
+ private:
+  ReplanThresholds thresholds_;
+  bool has_plan_ = false;
+  int64_t memory_limit_bytes_ = 0;
+  std::vector<uint64_t> structure_hashes_;
+  std::vector<std::vector<int32_t>> saved_;
+  int64_t step_peak_bytes_ = 0;
+  double replay_seconds_ = 0;
+  bool feasible_ = true;
+  int32_t off_in_a_row_ = 0;
+};
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_REPLAN_POLICY_H_
