@@ -1,0 +1,46 @@
+# The front door. `make help` lists what there is.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+export TIDETAPE_PYTHON := $(CURDIR)/.venv/bin/python
+export PYTHONPATH := $(CURDIR)/agent/python
+# Arguments for the program that a target runs, as in: make demo ARGS=--steps=20
+ARGS ?=
+
+.PHONY: help setup build demo test test-long bench-replay bench-planner bench-collectives bench-server lint wheel
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install Debian and Python packages (root only where Debian packages are missing)
+	@tools/setup.sh
+
+build: setup ## Build the server, the tools and the agent into bazel-bin/
+	@bazel build //...
+
+demo: build ## Train a model under five memory limits with a planner beside it; writes demo-out/
+	@$(TIDETAPE_PYTHON) -m tidetape.demo.cluster $(ARGS)
+
+test: build ## Run all tests but the long ones; the last line sums up
+	@$(TIDETAPE_PYTHON) tools/run_tests.py
+
+test-long: build ## Run the tests that take minutes each
+	@$(TIDETAPE_PYTHON) tools/run_tests.py --long
+
+bench-replay: build ## Time replay against checkpointing and its rivals
+	@$(TIDETAPE_PYTHON) tests/benchmarks/bench_replay.py $(ARGS)
+
+bench-planner: build ## Time the planner on tapes of many sizes
+	@bazel-bin/planner/planner_benchmark $(ARGS)
+
+bench-collectives: setup ## Time FSDP2's stock collectives against copying the same bytes (2 and 4 ranks)
+	@$(TIDETAPE_PYTHON) tests/benchmarks/bench_collectives.py $(ARGS)
+
+bench-server: build ## Time the server under many agent streams
+	@bazel-bin/server/server_benchmark $(ARGS)
+
+lint: build ## Check formatting and common mistakes in C++, Python and protos
+	@tools/lint.sh
+
+wheel: build ## Make a pip-installable wheel of the agent in dist/
+	@$(TIDETAPE_PYTHON) tools/build_wheel.py

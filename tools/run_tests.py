@@ -1,0 +1,74 @@
+"""Runs all tests, C++ under Bazel and Python under pytest, and ends with one line that sums up their cases."""
+
+import argparse
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "build" / "test-results"
+BAZEL_NO_TESTS = 4
+PYTEST_NO_TESTS = 5
+
+
+def count_cases(path: Path) -> tuple[int, int, int]:
+    """(passed, failed, skipped) test cases of a JUnit-style XML file, as gtest, Bazel and pytest write it."""
+    passed = failed = skipped = 0
+    for case in ElementTree.parse(path).iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif case.find("skipped") is not None or case.get("status") == "notrun" or case.get("result") in ("skipped", "suppressed"):
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def bazel_results(expression: str) -> list[Path]:
+    """Where Bazel leaves the results of the tests that the query names. A test that did not run has none."""
+    logs = Path(
+        subprocess.check_output(["bazel", "info", "bazel-testlogs"], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).strip()
+    )
+    labels = subprocess.check_output(["bazel", "query", expression], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).split()
+    return [logs / label.removeprefix("//").replace(":", "/", 1) / "test.xml" for label in labels]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--long", action="store_true", help="run the tests that are marked long, and only those")
+    options = parser.parse_args()
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    pytest_results = RESULTS / "pytest.xml"
+    pytest_results.unlink(missing_ok=True)
+    long_targets = "attr(tags, '\\blong\\b', tests(//...))"
+    expression = long_targets if options.long else f"tests(//...) except {long_targets}"
+    results = bazel_results(expression)
+    for path in results:
+        path.unlink(missing_ok=True)
+
+    filters = "--test_tag_filters=" + ("long" if options.long else "-long")
+    bazel = subprocess.run(["bazel", "test", "--keep_going", filters, "//..."], cwd=ROOT).returncode
+    marks = "long" if options.long else "not long"
+    pytest = subprocess.run([sys.executable, "-m", "pytest", "-m", marks, f"--junitxml={pytest_results}"], cwd=ROOT).returncode
+
+    passed = failed = skipped = 0
+    for path in [*results, pytest_results]:
+        if not path.exists():
+            print(f"no results: {path.parent.name} did not run", file=sys.stderr)
+            failed += 1
+            continue
+        counts = count_cases(path)
+        passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
+    good = bazel in (0, BAZEL_NO_TESTS) and pytest in (0, PYTEST_NO_TESTS) and failed == 0
+    if not good and failed == 0:
+        # The programs failed beside their cases, as in a test that crashes while it exits.
+        failed = 1
+    sys.stderr.flush()
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
