@@ -95,11 +95,13 @@ void UpdateCosts(const TapeCosts& update, CostsByHash& known) {
   const auto [entry, inserted] = known.try_emplace(update.structure_hash, update);
   TapeCosts& costs = entry->second;
   if (inserted) return;
-  if (costs.cost_seconds.size() != update.cost_seconds.size()) {
-    costs = update;
+  const size_t ops = update.cost_seconds.size();
+  if (costs.cost_seconds.size() != ops || costs.replay_workspace_bytes.size() != ops ||
+      update.replay_workspace_bytes.size() != ops) {
+    costs = update;  // does not fit: MergeRanks says so where it does not fit the tape either
     return;
   }
-  for (size_t i = 0; i < update.cost_seconds.size() && i < update.replay_workspace_bytes.size(); ++i) {
+  for (size_t i = 0; i < ops; ++i) {
     if (update.cost_seconds[i] < 0) continue;
     costs.cost_seconds[i] = update.cost_seconds[i];
     costs.replay_workspace_bytes[i] = update.replay_workspace_bytes[i];

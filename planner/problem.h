@@ -43,8 +43,8 @@ struct Value {
 // One step of the block's backward in order of time: reads first (missing storages are replayed), then the interval until the next
 // event, and at its end the releases.
 struct BackwardEvent {
-  std::vector<int32_t> reads;     // storages
-  std::vector<int32_t> releases;  // storages that nobody reads after this event
+  std::vector<int32_t> reads;       // storages
+  std::vector<int32_t> releases;    // storages that nobody reads after this event
   int64_t gradient_live_bytes = 0;  // most bytes in the interval above the backward base, planned storages not counted
   int64_t start_live_bytes = 0;     // the same at the moment the event begins
 };
@@ -70,11 +70,11 @@ struct BlockOption {
 // One execution of a block within a step.
 struct BlockInstance {
   std::string name;
-  int32_t tape = 0;                  // PlanningProblem::tapes; ignored where options are given
+  int32_t tape = 0;  // PlanningProblem::tapes; ignored where options are given
   std::vector<BlockOption> options;
-  int64_t forward_base_bytes = 0;    // most bytes in its forward, without any saved activation planned here
-  int64_t backward_base_bytes = 0;   // bytes when its backward begins, likewise
-  int64_t backward_transient_bytes = 0;  // what its backward adds at its worst, where the tape has no events
+  int64_t forward_base_bytes = 0;            // most bytes in its forward, without any saved activation planned here
+  int64_t backward_base_bytes = 0;           // bytes when its backward begins, likewise
+  int64_t backward_transient_bytes = 0;      // what its backward adds at its worst, where the tape has no events
   std::vector<int64_t> gradient_live_bytes;  // one an event of the tape: overrides the event's own; or empty
   std::vector<int64_t> start_live_bytes;     // likewise
 };

@@ -1,0 +1,70 @@
+#include "planner/planner.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "planner/step_planner.h"
+#include "planner/tape_plans.h"
+#include "planner/validate.h"
+
+namespace tidetape::planner {
+namespace {
+
+// Limits at which StepFrontier looks for plans, between the least peak and that of keeping everything.
+constexpr int64_t kFrontierLimits = 48;
+
+}  // namespace
+
+absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) {
+  auto planner = StepPlanner::Create(problem);
+  if (!planner.ok()) return planner.status();
+  return (*planner)->Plan(problem.memory_limit_bytes);
+}
+
+absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved) {
+  auto planner = StepPlanner::Create(problem);
+  if (!planner.ok()) return planner.status();
+  return (*planner)->Evaluate(saved, problem.memory_limit_bytes);
+}
+
+absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) {
+  if (absl::Status status = ValidateTape(tape); !status.ok()) return status;
+  auto plans = TapePlans::Create(tape);
+  if (!plans.ok()) return plans.status();
+  std::vector<HullPoint> hull;
+  for (size_t v = 0; v < (*plans)->vertices().size(); ++v) {
+    const TapePlan& plan = (*plans)->AtVertex(v);
+    hull.push_back({plan.saved_bytes, plan.replay_seconds, static_cast<int32_t>(v)});
+  }
+  // Where the cut is not exact, its plans may cost less than it says.
+  hull = LowerHull(std::move(hull));
+  std::vector<FrontierPoint> points;
+  for (const HullPoint& point : hull) points.push_back({point.bytes, point.seconds, (*plans)->AtVertex(point.vertex).saved});
+  return points;
+}
+
+absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& problem) {
+  auto planner = StepPlanner::Create(problem);
+  if (!planner.ok()) return planner.status();
+  const int64_t least = (*planner)->least_peak_bytes();
+  std::vector<FrontierPoint> found;
+  const auto add = [&](int64_t limit) {
+    const StepPlan plan = (*planner)->Plan(limit);
+    found.push_back({plan.step_peak_bytes, plan.replay_seconds, {}});
+  };
+  add(kUnlimitedBytes);
+  const int64_t step = (found[0].bytes - least) / kFrontierLimits;
+  for (int64_t i = 0; i <= kFrontierLimits; ++i) add(least + step * i);
+
+  std::sort(found.begin(), found.end(), [](const FrontierPoint& a, const FrontierPoint& b) {
+    return a.replay_seconds != b.replay_seconds ? a.replay_seconds < b.replay_seconds : a.bytes < b.bytes;
+  });
+  std::vector<FrontierPoint> points;
+  for (const FrontierPoint& point : found) {
+    if (points.empty() || point.bytes < points.back().bytes) points.push_back(point);
+  }
+  return points;
+}
+
+}  // namespace tidetape::planner

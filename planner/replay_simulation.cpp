@@ -1,0 +1,122 @@
+#include "planner/replay_simulation.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace tidetape::planner {
+namespace {
+
+class Simulator {
+ public:
+  Simulator(const TapeIndex& index, const ReplaySet& set)
+      : index_(index),
+        set_(set),
+        there_(set.saved),
+        readings_(set.saved.size(), 0),
+        held_(set.saved.size(), false),
+        done_(set.replayed.size(), false) {
+    alive_ = set.saved_bytes;
+    for (size_t i = 0; i < done_.size(); ++i) {
+      if (!set.replayed[i]) continue;
+      for (const OpInput& input : index.inputs(i)) readings_[input.storage] += input.declared;
+    }
+    for (size_t s = 0; s < held_.size(); ++s) held_[s] = index.consumed(s);
+  }
+
+  ReplayProfile::Event RunEvent(std::span<const int32_t> reads, std::span<const int32_t> releases) {
+    ReplayProfile::Event event;
+    for (int32_t s : reads) {
+      if (!index_.intermediate(s) || there_[s]) continue;
+      for (int32_t op : MissingProducers(s)) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
+    }
+    event.reading_bytes = alive_;
+    for (int32_t s : releases) {
+      held_[s] = false;
+      FreeIfUnread(s);
+    }
+    return event;
+  }
+
+ private:
+  // Ops on which the storage depends that have not run, in program order; marks them as done.
+  std::vector<int32_t> MissingProducers(int32_t storage) {
+    std::vector<int32_t> found;
+    const auto visit = [&](int32_t op) {
+      if (!set_.replayed[op] || done_[op]) return;
+      done_[op] = true;
+      found.push_back(op);
+    };
+    visit(index_.last_writer(storage));
+    for (size_t next = 0; next < found.size(); ++next) {
+      const int32_t op = found[next];
+      for (const OpInput& input : index_.inputs(op)) {
+        if (!(input.last && set_.saved[input.storage])) visit(input.producer);
+      }
+      for (int32_t reader : index_.readers_before(op)) visit(reader);
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  // The most planned and workspace bytes while the op runs.
+  int64_t Run(int32_t op) {
+    for (int32_t s : index_.outputs(op)) {
+      if (there_[s]) continue;
+      there_[s] = true;
+      alive_ += Bytes(s);
+    }
+    const int64_t bytes = alive_ + index_.tape().ops[op].replay_workspace_bytes;
+    for (const OpInput& input : index_.inputs(op)) {
+      readings_[input.storage] -= input.declared;
+      FreeIfUnread(input.storage);
+    }
+    for (int32_t s : index_.outputs(op)) FreeIfUnread(s);
+    return bytes;
+  }
+
+  // Saved storages that nothing reads (only a must_save one has a reason to be) stay to the end.
+  void FreeIfUnread(int32_t s) {
+    if (!there_[s] || held_[s] || readings_[s] > 0) return;
+    there_[s] = false;
+    alive_ -= Bytes(s);
+  }
+
+  int64_t Bytes(int32_t s) const { return set_.saved[s] ? index_.save_bytes(s) : index_.tape().storages[s].bytes; }
+
+  const TapeIndex& index_;
+  const ReplaySet& set_;
+  std::vector<bool> there_;
+  std::vector<int32_t> readings_;  // by ops that are still to be replayed
+  std::vector<bool> held_;         // consumed and not released
+  std::vector<bool> done_;         // by op: replayed already
+  int64_t alive_ = 0;
+};
+
+}  // namespace
+
+ReplayProfile SimulateReplay(const TapeIndex& index, const ReplaySet& set) {
+  const BlockTape& tape = index.tape();
+  Simulator simulator(index, set);
+  ReplayProfile profile;
+  if (tape.backward.empty()) profile.events.push_back(simulator.RunEvent(tape.consumed, tape.consumed));
+  for (const BackwardEvent& event : tape.backward) profile.events.push_back(simulator.RunEvent(event.reads, event.releases));
+  return profile;
+}
+
+int64_t OwnPeakBytes(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile) {
+  int64_t peak = std::numeric_limits<int64_t>::min();
+  for (size_t e = 0; e < profile.events.size(); ++e) {
+    int64_t start = 0, gradient = instance.backward_transient_bytes;
+    if (!tape.backward.empty()) {
+      start = instance.start_live_bytes.empty() ? tape.backward[e].start_live_bytes : instance.start_live_bytes[e];
+      gradient = instance.gradient_live_bytes.empty() ? tape.backward[e].gradient_live_bytes : instance.gradient_live_bytes[e];
+    }
+    const ReplayProfile::Event& event = profile.events[e];
+    if (event.replaying_bytes >= 0) peak = std::max(peak, start + event.replaying_bytes);
+    peak = std::max(peak, gradient + event.reading_bytes);
+  }
+  return peak;
+}
+
+}  // namespace tidetape::planner

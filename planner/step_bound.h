@@ -1,0 +1,38 @@
+// What no plan of a step can beat.
+#ifndef TIDETAPE_PLANNER_STEP_BOUND_H_
+#define TIDETAPE_PLANNER_STEP_BOUND_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/problem.h"
+#include "planner/tape_plans.h"
+
+namespace tidetape::planner {
+
+// What a block can be at its least: bytes saved and own peak, each for itself.
+struct BlockLeast {
+  int64_t saved_bytes = 0;
+  int64_t own_peak_bytes = 0;
+};
+
+// By block k: the most that the blocks up to and with k may save so that the step's peak can stay within the limit, given what
+// every block needs at least. Nullopt where even that is too much.
+std::optional<std::vector<int64_t>> PrefixLimits(const PlanningProblem& problem, const std::vector<BlockLeast>& least,
+                                                 int64_t limit);
+
+struct StepBound {
+  double seconds = 0;
+  std::vector<int64_t> saved_bytes;  // by block, where the bound is reached
+};
+
+// The least seconds of any mixture of the hulls' points (by block; by falling bytes) whose saved bytes keep the prefix limits: the
+// linear relaxation of the step. The limits are nested and the hulls convex, so taking bytes off where they cost the least seconds,
+// limit by limit, is optimal. Nullopt where no mixture keeps them.
+std::optional<StepBound> BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls,
+                                   const std::vector<int64_t>& prefix_limits);
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_STEP_BOUND_H_

@@ -1,0 +1,154 @@
+#include "planner/step_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/step_bound.h"
+#include "planner/step_memory.h"
+
+namespace tidetape::planner {
+namespace {
+
+std::vector<BlockLeast> LeastOf(const std::vector<std::vector<Choice>>& choices) {
+  std::vector<BlockLeast> least;
+  for (const std::vector<Choice>& list : choices) {
+    BlockLeast block{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
+    for (const Choice& choice : list) {
+      block.saved_bytes = std::min(block.saved_bytes, choice.saved_bytes);
+      block.own_peak_bytes = std::min(block.own_peak_bytes, choice.own_peak_bytes);
+    }
+    least.push_back(block);
+  }
+  return least;
+}
+
+bool Allowed(const BlockInstance& block, const Choice& choice, int64_t saved_before, int64_t limit) {
+  return block.forward_base_bytes + saved_before + choice.saved_bytes <= limit &&
+         block.backward_base_bytes + saved_before + choice.own_peak_bytes <= limit;
+}
+
+// The leanest allowed choice of each block in turn: nothing leaves the later blocks more room.
+std::optional<std::vector<int32_t>> LeanestPicks(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
+                                                 int64_t limit) {
+  std::vector<int32_t> picks;
+  int64_t saved = 0;
+  for (size_t b = 0; b < choices.size(); ++b) {
+    int32_t pick = -1;
+    for (size_t c = 0; c < choices[b].size(); ++c) {
+      if (!Allowed(problem.blocks[b], choices[b][c], saved, limit)) continue;
+      if (pick < 0 || choices[b][c].saved_bytes < choices[b][pick].saved_bytes) pick = static_cast<int32_t>(c);
+    }
+    if (pick < 0) return std::nullopt;
+    picks.push_back(pick);
+    saved += choices[b][pick].saved_bytes;
+  }
+  if (std::max(problem.head_peak_bytes + saved, problem.optimizer_peak_bytes) > limit) return std::nullopt;
+  return picks;
+}
+
+struct State {
+  int64_t saved_bytes = 0;
+  double seconds = std::numeric_limits<double>::infinity();
+  int32_t parent = -1;
+  int32_t pick = -1;
+
+  bool Reached() const { return seconds != std::numeric_limits<double>::infinity(); }
+};
+
+bool Faster(const State& a, const State& b) {
+  return a.seconds != b.seconds ? a.seconds < b.seconds : a.saved_bytes < b.saved_bytes;
+}
+
+bool Leaner(const State& a, const State& b) {
+  return a.saved_bytes != b.saved_bytes ? a.saved_bytes < b.saved_bytes : a.seconds < b.seconds;
+}
+
+}  // namespace
+
+void KeepParetoChoices(std::vector<Choice>& choices) {
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    if (a.saved_bytes != b.saved_bytes) return a.saved_bytes < b.saved_bytes;
+    if (a.seconds != b.seconds) return a.seconds < b.seconds;
+    return a.own_peak_bytes < b.own_peak_bytes;
+  });
+  std::vector<Choice> kept;
+  for (const Choice& choice : choices) {
+    const bool beaten = std::any_of(kept.begin(), kept.end(), [&](const Choice& other) {
+      return other.seconds <= choice.seconds && other.own_peak_bytes <= choice.own_peak_bytes;
+    });
+    if (!beaten) kept.push_back(choice);
+  }
+  choices = std::move(kept);
+}
+
+int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices) {
+  std::vector<BlockMemory> leanest;
+  for (const std::vector<Choice>& list : choices) {
+    const Choice& choice =
+        *std::min_element(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.saved_bytes < b.saved_bytes; });
+    leanest.push_back({choice.saved_bytes, choice.own_peak_bytes});
+  }
+  int64_t low = 0, high = FindStepPeak(problem, leanest).bytes;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (LeanestPicks(problem, choices, middle).has_value()) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
+                                                int64_t limit) {
+  if (!LeanestPicks(problem, choices, limit).has_value()) return std::nullopt;
+  const std::vector<int64_t> prefix_limits = *PrefixLimits(problem, LeastOf(choices), limit);
+
+  int64_t most = 0;
+  for (const std::vector<Choice>& list : choices) {
+    int64_t block = 0;
+    for (const Choice& choice : list) block = std::max(block, choice.saved_bytes);
+    most += block;
+  }
+  if (!prefix_limits.empty()) most = std::min(most, prefix_limits.back());
+  const int64_t width = most / kBuckets + 1;
+
+  std::vector<std::vector<State>> layers{{State{.saved_bytes = 0, .seconds = 0}}};
+  std::vector<State> buckets(most / width + 1);
+  for (size_t b = 0; b < choices.size(); ++b) {
+    std::fill(buckets.begin(), buckets.end(), State{});
+    State leanest{.saved_bytes = std::numeric_limits<int64_t>::max()};
+    const std::vector<State>& states = layers.back();
+    for (size_t c = 0; c < choices[b].size(); ++c) {
+      const Choice& choice = choices[b][c];
+      for (size_t s = 0; s < states.size(); ++s) {
+        // States come by rising bytes.
+        if (!Allowed(problem.blocks[b], choice, states[s].saved_bytes, limit)) break;
+        const State next{.saved_bytes = states[s].saved_bytes + choice.saved_bytes,
+                         .seconds = states[s].seconds + choice.seconds,
+                         .parent = static_cast<int32_t>(s),
+                         .pick = static_cast<int32_t>(c)};
+        if (next.saved_bytes > prefix_limits[b]) break;
+        State& best = buckets[next.saved_bytes / width];
+        if (Faster(next, best)) best = next;
+        if (Leaner(next, leanest)) leanest = next;
+      }
+    }
+    std::vector<State> kept{leanest};
+    for (const State& state : buckets) {
+      if (state.Reached() && state.seconds < kept.back().seconds) kept.push_back(state);
+    }
+    layers.push_back(std::move(kept));
+  }
+
+  std::vector<int32_t> picks(choices.size());
+  int32_t state = static_cast<int32_t>(layers.back().size()) - 1;  // the fastest
+  for (size_t b = choices.size(); b-- > 0;) {
+    picks[b] = layers[b + 1][state].pick;
+    state = layers[b + 1][state].parent;
+  }
+  return picks;
+}
+
+}  // namespace tidetape::planner

@@ -1,0 +1,26 @@
+#include "planner/step_memory.h"
+
+namespace tidetape::planner {
+
+StepPeak FindStepPeak(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks) {
+  StepPeak peak{.bytes = problem.optimizer_peak_bytes, .holder = {.phase = Phase::kOptimizer}};
+  const auto offer = [&](int64_t bytes, Phase phase, int32_t block) {
+    if (bytes > peak.bytes) peak = {.bytes = bytes, .holder = {.phase = phase, .block = block}};
+  };
+  int64_t saved = 0;
+  for (const BlockMemory& block : blocks) saved += block.saved_bytes;
+  offer(problem.head_peak_bytes + saved, Phase::kHead, -1);
+  saved = 0;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    saved += blocks[b].saved_bytes;
+    offer(problem.blocks[b].forward_base_bytes + saved, Phase::kForward, static_cast<int32_t>(b));
+  }
+  saved = 0;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    offer(problem.blocks[b].backward_base_bytes + saved + blocks[b].own_peak_bytes, Phase::kBackward, static_cast<int32_t>(b));
+    saved += blocks[b].saved_bytes;
+  }
+  return peak;
+}
+
+}  // namespace tidetape::planner

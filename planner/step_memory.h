@@ -1,0 +1,36 @@
+// The peak of a whole step from what its blocks save and what their backwards reach.
+//
+//   step peak = max( optimizer_peak,
+//                    head_peak + sum of all saved,
+//                    forward_base_k + saved_1 + ... + saved_k           for each block k in order of execution,
+//                    backward_base_k + saved_1 + ... + saved_(k-1) + own peak of k )
+//
+// since every saved byte is alive from its block's forward until its block's backward. The own peak holds the block's own saved
+// bytes.
+#ifndef TIDETAPE_PLANNER_STEP_MEMORY_H_
+#define TIDETAPE_PLANNER_STEP_MEMORY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/planner.h"
+#include "planner/problem.h"
+
+namespace tidetape::planner {
+
+struct BlockMemory {
+  int64_t saved_bytes = 0;
+  int64_t own_peak_bytes = 0;
+};
+
+struct StepPeak {
+  int64_t bytes = 0;
+  PeakHolder holder;  // the first that reaches it, in the order optimizer, head, forwards, backwards
+};
+
+// One entry an entry of problem.blocks.
+StepPeak FindStepPeak(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks);
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_STEP_MEMORY_H_

@@ -1,0 +1,242 @@
+#include "planner/step_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "planner/step_memory.h"
+#include "planner/validate.h"
+
+namespace tidetape::planner {
+namespace {
+
+// Vertices of one hull whose own peaks are computed: so many spread over its bytes, and so many on each side of the bound's point.
+constexpr int32_t kSpreadVertices = 32;
+constexpr int32_t kNearVertices = 8;
+
+constexpr int32_t kKeepAllChoice = -1;  // other ids: vertices of the hull, or options
+
+std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
+  std::vector<BlockMemory> memory;
+  for (const BlockPlan& block : blocks) memory.push_back({block.saved_bytes, block.own_peak_bytes});
+  return memory;
+}
+
+BlockPlan ToBlockPlan(const TapePlan& plan, const BlockTape& tape, const BlockInstance& instance) {
+  return {.saved = plan.saved,
+          .replayed = plan.replayed,
+          .moved = {},
+          .saved_bytes = plan.saved_bytes,
+          .replay_seconds = plan.replay_seconds,
+          .own_peak_bytes = OwnPeakBytes(tape, instance, plan.profile)};
+}
+
+BlockPlan ToBlockPlan(const BlockInstance& instance, int32_t option) {
+  const BlockOption& chosen = instance.options[option];
+  return {.saved = {},
+          .replayed = {},
+          .moved = {},
+          .saved_bytes = chosen.saved_bytes,
+          .replay_seconds = chosen.seconds,
+          .own_peak_bytes = chosen.own_peak_bytes,
+          .option = option};
+}
+
+// About `count` vertices at even distances of bytes, first and last among them.
+std::vector<int32_t> SpreadOver(const std::vector<Frontier::Vertex>& vertices, int32_t count) {
+  std::vector<int32_t> spread;
+  const int64_t most = vertices.front().bytes, step = (most - vertices.back().bytes) / (count - 1);
+  for (size_t v = 0; v < vertices.size(); ++v) {
+    const int64_t due = most - step * static_cast<int64_t>(spread.size());
+    if (vertices.size() <= static_cast<size_t>(count) || vertices[v].bytes <= due || v + 1 == vertices.size()) {
+      spread.push_back(static_cast<int32_t>(v));
+    }
+  }
+  return spread;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepPlanner>> StepPlanner::Create(const PlanningProblem& problem) {
+  if (absl::Status status = ValidateProblem(problem); !status.ok()) return status;
+  std::unique_ptr<StepPlanner> planner(new StepPlanner(problem));
+  planner->tapes_.resize(problem.tapes.size());
+  for (const BlockInstance& block : problem.blocks) {
+    if (!block.options.empty() || planner->tapes_[block.tape] != nullptr) continue;
+    auto plans = TapePlans::Create(problem.tapes[block.tape]);
+    if (!plans.ok()) {
+      return absl::Status(plans.status().code(), absl::StrCat("tapes[", block.tape, "], ", plans.status().message()));
+    }
+    planner->tapes_[block.tape] = *std::move(plans);
+  }
+  planner->option_hulls_.resize(problem.blocks.size());
+  for (size_t b = 0; b < problem.blocks.size(); ++b) planner->PrepareBlock(b);
+
+  planner->least_peak_bytes_ = LeastStepPeak(problem, planner->choices_);
+  planner->least_peak_holder_ = planner->FastestUnder(planner->least_peak_bytes_).peak_holder;
+  return planner;
+}
+
+void StepPlanner::PrepareBlock(size_t b) {
+  const BlockInstance& block = problem_.blocks[b];
+  if (has_tape(b)) {
+    hulls_.push_back(&plans(b).bound());
+    least_.push_back({plans(b).bound().back().bytes, plans(b).LeastOwnPeakBytes(block)});
+    choices_.push_back(SpreadChoices(b));
+    return;
+  }
+  std::vector<HullPoint> points;
+  std::vector<Choice> choices;
+  BlockLeast least{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
+  for (size_t o = 0; o < block.options.size(); ++o) {
+    const BlockOption& option = block.options[o];
+    points.push_back({option.saved_bytes, option.seconds});
+    choices.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds, static_cast<int32_t>(o)});
+    least.saved_bytes = std::min(least.saved_bytes, option.saved_bytes);
+    least.own_peak_bytes = std::min(least.own_peak_bytes, option.own_peak_bytes);
+  }
+  option_hulls_[b] = LowerHull(std::move(points));
+  hulls_.push_back(&option_hulls_[b]);
+  least_.push_back(least);
+  KeepParetoChoices(choices);
+  choices_.push_back(std::move(choices));
+}
+
+void StepPlanner::AddVertexChoice(size_t b, int32_t vertex, std::vector<Choice>& choices) {
+  const BlockInstance& block = problem_.blocks[b];
+  const TapePlan& plan = tapes_[block.tape]->AtVertex(vertex);
+  choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds, vertex});
+}
+
+// Vertices spread over the hull, the neighbours of the one with the least own peak, and "keep all".
+std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
+  const BlockInstance& block = problem_.blocks[b];
+  TapePlans& tape = *tapes_[block.tape];
+  std::vector<Choice> choices;
+  for (int32_t vertex : SpreadOver(tape.vertices(), kSpreadVertices)) AddVertexChoice(b, vertex, choices);
+  const int32_t leanest = std::min_element(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+                            return a.own_peak_bytes < b.own_peak_bytes;
+                          })->id;
+  const int32_t last = static_cast<int32_t>(tape.vertices().size()) - 1;
+  for (int32_t v = std::max(0, leanest - kNearVertices); v <= std::min(last, leanest + kNearVertices); ++v) {
+    AddVertexChoice(b, v, choices);
+  }
+  const TapePlan& keep_all = tape.KeepAll();
+  choices.push_back({keep_all.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, keep_all.profile),
+                     keep_all.replay_seconds, kKeepAllChoice});
+  KeepParetoChoices(choices);
+  return choices;
+}
+
+// The spread choices, and for blocks with tapes the vertices around the bound's point.
+std::vector<std::vector<Choice>> StepPlanner::ChoicesNear(const StepBound& bound) {
+  std::vector<std::vector<Choice>> choices = choices_;
+  for (size_t b = 0; b < choices.size(); ++b) {
+    if (!has_tape(b) || plans(b).vertices().size() <= static_cast<size_t>(kSpreadVertices)) continue;
+    const std::vector<Frontier::Vertex>& vertices = plans(b).vertices();
+    const auto at = std::partition_point(vertices.begin(), vertices.end(),
+                                         [&](const Frontier::Vertex& vertex) { return vertex.bytes > bound.saved_bytes[b]; });
+    const int32_t near = static_cast<int32_t>(at - vertices.begin()), last = static_cast<int32_t>(vertices.size()) - 1;
+    for (int32_t v = std::max(0, near - kNearVertices); v <= std::min(last, near + kNearVertices); ++v) {
+      AddVertexChoice(b, v, choices[b]);
+    }
+    KeepParetoChoices(choices[b]);
+  }
+  return choices;
+}
+
+std::optional<StepBound> StepPlanner::Bound(int64_t limit) const {
+  const auto prefix_limits = PrefixLimits(problem_, least_, std::min(limit, kMostBytes));
+  if (!prefix_limits.has_value()) return std::nullopt;
+  return BoundStep(hulls_, *prefix_limits);
+}
+
+BlockPlan StepPlanner::MakeBlockPlan(size_t b, int32_t choice_id) {
+  const BlockInstance& block = problem_.blocks[b];
+  if (!has_tape(b)) return ToBlockPlan(block, choice_id);
+  TapePlans& tape = *tapes_[block.tape];
+  return ToBlockPlan(choice_id == kKeepAllChoice ? tape.KeepAll() : tape.AtVertex(choice_id), problem_.tapes[block.tape], block);
+}
+
+StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const {
+  StepPlan plan;
+  const StepPeak peak = FindStepPeak(problem_, MemoryOf(blocks));
+  for (const BlockPlan& block : blocks) {
+    plan.saved_bytes += block.saved_bytes;
+    plan.replay_seconds += block.replay_seconds;
+  }
+  plan.blocks = std::move(blocks);
+  plan.step_peak_bytes = peak.bytes;
+  plan.peak_holder = peak.holder;
+  plan.feasible = limit == 0 || peak.bytes <= limit;
+  plan.least_peak_bytes = least_peak_bytes_;
+  plan.least_peak_holder = least_peak_holder_;
+  // A limit that the plan does not keep bounds nothing that could be compared with it: then its own peak is the limit.
+  const std::optional<StepBound> bound = Bound(std::max(limit, peak.bytes));
+  // The plan keeps that limit, so a bound exists, and lies above the plan only by rounding.
+  plan.lower_bound_seconds = std::min(bound->seconds, plan.replay_seconds);
+  const double gap = plan.replay_seconds - plan.lower_bound_seconds;
+  if (gap > 0)
+    plan.gap_ratio = plan.lower_bound_seconds > 0 ? gap / plan.lower_bound_seconds : std::numeric_limits<double>::infinity();
+  return plan;
+}
+
+StepPlan StepPlanner::KeepAll() {
+  std::vector<BlockPlan> blocks;
+  for (size_t b = 0; b < problem_.blocks.size(); ++b) {
+    int32_t id = kKeepAllChoice;
+    if (!has_tape(b)) {
+      const std::vector<BlockOption>& options = problem_.blocks[b].options;
+      id = std::min_element(options.begin(), options.end(),
+                            [](const BlockOption& a, const BlockOption& b) { return a.seconds < b.seconds; }) -
+           options.begin();
+    }
+    blocks.push_back(MakeBlockPlan(b, id));
+  }
+  return MakeStepPlan(std::move(blocks), kUnlimitedBytes);
+}
+
+// The limit is at least the least peak.
+StepPlan StepPlanner::FastestUnder(int64_t limit) {
+  const std::vector<std::vector<Choice>> choices = ChoicesNear(*Bound(limit));
+  const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes));
+  std::vector<BlockPlan> blocks;
+  for (size_t b = 0; b < picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, choices[b][picks[b]].id));
+  return MakeStepPlan(std::move(blocks), limit);
+}
+
+StepPlan StepPlanner::Plan(int64_t limit) {
+  if (limit == kUnlimitedBytes) return KeepAll();
+  if (limit >= least_peak_bytes_) return FastestUnder(limit);
+  StepPlan plan = FastestUnder(least_peak_bytes_);
+  plan.feasible = limit == 0;
+  return plan;
+}
+
+absl::StatusOr<StepPlan> StepPlanner::Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit) {
+  if (saved.size() != problem_.blocks.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the plan has lists for ", saved.size(), " blocks, but the problem has ", problem_.blocks.size(), " blocks"));
+  }
+  std::vector<BlockPlan> blocks;
+  for (size_t b = 0; b < saved.size(); ++b) {
+    const BlockInstance& block = problem_.blocks[b];
+    const std::string where = absl::StrCat("blocks[", b, "] '", block.name, "'");
+    if (!has_tape(b)) {
+      if (saved[b].size() != 1 || saved[b][0] < 0 || static_cast<size_t>(saved[b][0]) >= block.options.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where, ": has ", block.options.size(), " options, so the list must hold the index of one"));
+      }
+      blocks.push_back(ToBlockPlan(block, saved[b][0]));
+      continue;
+    }
+    absl::StatusOr<TapePlan> plan = EvaluateTapePlan(plans(b).index(), saved[b]);
+    if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat(where, ": ", plan.status().message()));
+    blocks.push_back(ToBlockPlan(*plan, problem_.tapes[block.tape], block));
+  }
+  return MakeStepPlan(std::move(blocks), limit);
+}
+
+}  // namespace tidetape::planner

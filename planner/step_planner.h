@@ -1,0 +1,62 @@
+// Plans of a whole step: the planner's work behind planner.h, with what several questions about one problem share.
+#ifndef TIDETAPE_PLANNER_STEP_PLANNER_H_
+#define TIDETAPE_PLANNER_STEP_PLANNER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "planner/planner.h"
+#include "planner/problem.h"
+#include "planner/step_bound.h"
+#include "planner/step_choice.h"
+#include "planner/tape_plans.h"
+
+namespace tidetape::planner {
+
+// Keeps a reference to the problem. Not safe for use from several threads at once.
+class StepPlanner {
+ public:
+  // Checks the problem and computes the hull of each tape that a block uses. InvalidArgument as ValidateProblem, or for a tape that
+  // has no plan.
+  static absl::StatusOr<std::unique_ptr<StepPlanner>> Create(const PlanningProblem& problem);
+  StepPlanner(const StepPlanner&) = delete;
+  StepPlanner& operator=(const StepPlanner&) = delete;
+
+  // The fastest plan under the limit, over the vertices of each block's hull and "keep all"; a limit of 0 and an infeasible limit
+  // give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
+  StepPlan Plan(int64_t limit);
+  // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
+  absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
+  int64_t least_peak_bytes() const { return least_peak_bytes_; }
+
+ private:
+  explicit StepPlanner(const PlanningProblem& problem) : problem_(problem) {}
+
+  const TapePlans& plans(size_t block) const { return *tapes_[problem_.blocks[block].tape]; }
+  bool has_tape(size_t block) const { return problem_.blocks[block].options.empty(); }
+  void PrepareBlock(size_t block);
+  void AddVertexChoice(size_t block, int32_t vertex, std::vector<Choice>& choices);
+  std::vector<Choice> SpreadChoices(size_t block);
+  std::vector<std::vector<Choice>> ChoicesNear(const StepBound& bound);
+  std::optional<StepBound> Bound(int64_t limit) const;
+  BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
+  StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
+  StepPlan KeepAll();
+  StepPlan FastestUnder(int64_t limit);
+
+  const PlanningProblem& problem_;
+  std::vector<std::unique_ptr<TapePlans>> tapes_;     // by tape; null where no block uses it
+  std::vector<std::vector<HullPoint>> option_hulls_;  // by block; empty where it has a tape
+  std::vector<const std::vector<HullPoint>*> hulls_;  // by block
+  std::vector<BlockLeast> least_;                     // by block, of all plans
+  std::vector<std::vector<Choice>> choices_;          // by block, spread over the hull
+  int64_t least_peak_bytes_ = 0;
+  PeakHolder least_peak_holder_;
+};
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_STEP_PLANNER_H_

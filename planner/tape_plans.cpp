@@ -1,0 +1,121 @@
+#include "planner/tape_plans.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace tidetape::planner {
+namespace {
+
+// By event: bytes that backward holds there whatever the plan is: what the event reads, and must-save storages until their release.
+std::vector<int64_t> BytesUnderEveryPlan(const TapeIndex& index) {
+  const BlockTape& tape = index.tape();
+  std::vector<int64_t> result;
+  std::vector<bool> held(tape.storages.size(), false);
+  int64_t must_save = 0;
+  for (size_t s = 0; s < held.size(); ++s) {
+    held[s] = index.consumed(s) && tape.storages[s].must_save;
+    if (held[s]) must_save += index.save_bytes(s);
+  }
+  const auto add_event = [&](std::span<const int32_t> reads, std::span<const int32_t> releases) {
+    int64_t bytes = must_save;
+    std::vector<int32_t> distinct(reads.begin(), reads.end());
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    for (int32_t s : distinct) {
+      if (index.consumed(s) && !held[s]) bytes += index.save_bytes(s);
+    }
+    result.push_back(bytes);
+    for (int32_t s : releases) {
+      if (held[s]) must_save -= index.save_bytes(s);
+      held[s] = false;
+    }
+  };
+  if (tape.backward.empty()) add_event(tape.consumed, tape.consumed);
+  for (const BackwardEvent& event : tape.backward) add_event(event.reads, event.releases);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<TapePlan> EvaluateTapePlan(const TapeIndex& index, const std::vector<int32_t>& saved) {
+  absl::StatusOr<ReplaySet> set = FindReplaySet(index, saved);
+  if (!set.ok()) return set.status();
+  return TapePlan{.saved = Positions(set->saved),
+                  .replayed = Positions(set->replayed),
+                  .saved_bytes = set->saved_bytes,
+                  .replay_seconds = set->replay_seconds,
+                  .profile = SimulateReplay(index, *set)};
+}
+
+std::vector<HullPoint> LowerHull(std::vector<HullPoint> points) {
+  std::sort(points.begin(), points.end(), [](const HullPoint& a, const HullPoint& b) {
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.bytes < b.bytes;
+  });
+  std::vector<HullPoint> hull;
+  for (const HullPoint& point : points) {
+    if (!hull.empty() && point.bytes >= hull.back().bytes) continue;
+    const auto above_line = [&](const HullPoint& a, const HullPoint& b) {
+      return (b.seconds - a.seconds) * (a.bytes - point.bytes) >= (point.seconds - a.seconds) * (a.bytes - b.bytes);
+    };
+    while (hull.size() >= 2 && above_line(hull[hull.size() - 2], hull.back())) hull.pop_back();
+    hull.push_back(point);
+  }
+  return hull;
+}
+
+absl::StatusOr<std::unique_ptr<TapePlans>> TapePlans::Create(const BlockTape& tape) {
+  TapeIndex index(tape);
+  absl::StatusOr<TapeGraph> graph = TapeGraph::Build(index);
+  if (!graph.ok()) return graph.status();
+  return std::unique_ptr<TapePlans>(new TapePlans(tape, std::move(index), *std::move(graph)));
+}
+
+TapePlans::TapePlans(const BlockTape& tape, TapeIndex index, TapeGraph graph)
+    : index_(std::move(index)), graph_(std::move(graph)), frontier_(graph_), event_bytes_(BytesUnderEveryPlan(index_)) {
+  at_vertex_.resize(vertices().size());
+  const auto add_bound = [&](const Frontier& frontier) {
+    for (const Frontier::Vertex& vertex : frontier.vertices()) bound_.push_back({vertex.bytes, vertex.seconds});
+  };
+  if (graph_.exact()) {
+    add_bound(frontier_);
+  } else {
+    // A relaxation of a tape that has plans has some, too.
+    add_bound(Frontier(*TapeGraph::Build(index_, Rewritten::kRelaxed)));
+  }
+}
+
+int64_t TapePlans::LeastOwnPeakBytes(const BlockInstance& instance) const {
+  ReplayProfile profile;
+  for (int64_t bytes : event_bytes_) profile.events.push_back({.reading_bytes = bytes});
+  return OwnPeakBytes(index_.tape(), instance, profile);
+}
+
+const TapePlan& TapePlans::AtVertex(int32_t vertex) {
+  if (at_vertex_[vertex] == nullptr) {
+    // The cut's plans are valid: see TapeGraph.
+    at_vertex_[vertex] =
+        std::make_unique<TapePlan>(EvaluateTapePlan(index_, graph_.SavedStorages(index_, frontier_.Inside(vertex))).value());
+  }
+  return *at_vertex_[vertex];
+}
+
+const TapePlan& TapePlans::KeepAll() {
+  if (keep_all_ != nullptr) return *keep_all_;
+  const BlockTape& tape = index_.tape();
+  std::vector<bool> saved(tape.storages.size(), false);
+  for (size_t s = 0; s < saved.size(); ++s) {
+    if (!index_.intermediate(s)) continue;
+    saved[s] = tape.storages[s].must_save || (index_.consumed(s) && !tape.storages[s].must_recompute);
+  }
+  absl::StatusOr<TapePlan> plan = EvaluateTapePlan(index_, Positions(saved));
+  if (!plan.ok() || plan->replay_seconds > vertices().front().seconds * (1 + 1e-9)) {
+    // What must be recomputed needs more than what backward reads; the fastest vertex has it.
+    for (int32_t s : AtVertex(0).saved) saved[s] = true;
+    plan = EvaluateTapePlan(index_, Positions(saved));
+  }
+  keep_all_ = std::make_unique<TapePlan>(plan.ok() ? *std::move(plan) : AtVertex(0));
+  return *keep_all_;
+}
+
+}  // namespace tidetape::planner
