@@ -1,0 +1,223 @@
+#include "agent/link/grpc_link.h"
+
+#include <grpc/support/time.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "agent/link/connect_call.h"
+#include "agent/link/link_thread.h"
+
+namespace tidetape::link {
+namespace {
+
+// A plan names every saved value of every block of a large model.
+constexpr int kLargestPlanBytes = 64 << 20;
+
+gpr_timespec AsGrpcTime(std::chrono::steady_clock::time_point time) {
+  if (time == std::chrono::steady_clock::time_point::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+  const auto left = std::chrono::duration_cast<std::chrono::microseconds>(time - std::chrono::steady_clock::now()).count();
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(left, 0), GPR_TIMESPAN));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const GrpcLink::Tuning& tuning) {
+  grpc::ChannelArguments arguments;
+  const auto set = [&arguments](const char* name, std::chrono::milliseconds time) {
+    arguments.SetInt(name, static_cast<int>(time.count()));
+  };
+  set(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, tuning.reconnect_initial);
+  set(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, tuning.reconnect_ceiling);
+  set(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, tuning.connect_timeout);
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, tuning.keepalive_interval);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, tuning.keepalive_timeout);
+  // A training job's proxy leads to data sets, not to its planner.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kLargestPlanBytes);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning)
+    : options_(std::move(options)),
+      tuning_(tuning),
+      outbox_(tuning.report_capacity, options_.memory_limit_bytes),
+      backoff_(tuning.backoff, std::random_device{}()) {
+  // Also for the threads that gRPC starts with its first channel.
+  const SignalBlock no_signals;
+  stub_ = v1::PlannerService::NewStub(MakeChannel(options_.planner, tuning_));
+  error_ = absl::StrCat("no connection to ", options_.planner, " yet");
+  thread_ = std::thread([this] { Run(); });
+}
+
+GrpcLink::~GrpcLink() { Close(std::chrono::duration<double>(0)); }
+
+bool GrpcLink::HasTape(uint64_t structure_hash) const { return outbox_.tapes().Has(structure_hash); }
+
+tt_link_status GrpcLink::PutTape(planner::BlockTape tape) {
+  if (superseded_) return TT_LINK_CLOSED;
+  if (outbox_.tapes().Put(std::move(tape))) WakeIfStreaming();
+  return TT_LINK_OK;
+}
+
+tt_link_status GrpcLink::ReportStep(StepReport report) {
+  if (superseded_) return TT_LINK_CLOSED;
+  const bool room = outbox_.PushReport(std::move(report));
+  WakeIfStreaming();
+  return room ? TT_LINK_OK : TT_LINK_DROPPED_OLDEST;
+}
+
+tt_link_status GrpcLink::PlanActivated(int64_t generation, int64_t step) {
+  if (superseded_) return TT_LINK_CLOSED;
+  outbox_.SetActivation({generation, step});
+  WakeIfStreaming();
+  return TT_LINK_OK;
+}
+
+tt_link_status GrpcLink::SetMemoryLimit(int64_t memory_limit_bytes) {
+  if (superseded_) return TT_LINK_CLOSED;
+  outbox_.SetMemoryLimit(memory_limit_bytes);
+  WakeIfStreaming();
+  return TT_LINK_OK;
+}
+
+LinkState GrpcLink::State() const {
+  LinkState state;
+  state.connected = streaming_;
+  state.reports_sent = outbox_.reports_sent();
+  state.reports_dropped = outbox_.reports_dropped();
+  state.reconnects = reconnects_;
+  const std::lock_guard<std::mutex> lock(error_mutex_);
+  state.last_error = error_;
+  return state;
+}
+
+void GrpcLink::Close(std::chrono::duration<double> timeout) {
+  if (!thread_.joinable()) return;
+  close_deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
+  closing_ = true;
+  Wake();
+  thread_.join();
+}
+
+void GrpcLink::Wake() {
+  if (!wake_pending_.exchange(true)) alarm_.Set(&queue_, gpr_time_0(GPR_CLOCK_MONOTONIC), AsTag(CallEvent::kWake));
+}
+
+void GrpcLink::WakeIfStreaming() {
+  if (streaming_) Wake();
+}
+
+void GrpcLink::Run() {
+  pthread_setname_np(pthread_self(), "tt-link");
+  StartCall();
+  while (!finished_) {
+    void* tag = nullptr;
+    bool ok = false;
+    const auto result = queue_.AsyncNext(&tag, &ok, AsGrpcTime(NextDeadline()));
+    if (result == grpc::CompletionQueue::GOT_EVENT) {
+      const CallEvent event = FromTag(tag);
+      // Cleared before the outbox is read, so that news that comes after the reading wakes again.
+      if (event == CallEvent::kWake) wake_pending_ = false;
+      if (call_ != nullptr) call_->Handle(event, ok);
+    }
+    Advance(Clock::now());
+  }
+  streaming_ = false;
+  queue_.Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_.Next(&tag, &ok)) {
+  }
+}
+
+GrpcLink::Clock::time_point GrpcLink::NextDeadline() const {
+  if (call_ != nullptr) return call_->give_up_at();
+  return superseded_ ? Clock::time_point::max() : retry_at_;
+}
+
+void GrpcLink::StartCall() {
+  StreamSession session(options_, outbox_, plans_, /*recap=*/streams_ > 0);
+  call_ = std::make_unique<ConnectCall>(*stub_, queue_, std::move(session), Clock::now() + tuning_.welcome_timeout);
+}
+
+void GrpcLink::Advance(Clock::time_point now) {
+  if (call_ == nullptr) {
+    // While the server is away nothing can leave, so closing does not wait.
+    if (closing_) {
+      finished_ = true;
+    } else if (!superseded_ && now >= retry_at_) {
+      StartCall();
+    }
+    if (call_ == nullptr) return;
+  }
+  StreamSession& session = call_->session();
+  if (session.welcomed() && !streaming_ && !call_->leaving()) {
+    if (streams_++ > 0) ++reconnects_;
+    connected_at_ = now;
+    streaming_ = true;
+  }
+  if (closing_ && !call_->leaving()) call_->SayGoodbye(close_deadline_);
+  if (session.drain_seconds() && !call_->leaving()) call_->SayGoodbye(now + tuning_.goodbye_timeout);
+  call_->CancelIfLate(now);
+  call_->Pump();
+  {
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    if (session.welcomed()) error_ = session.complaint();
+  }
+  if (call_->over()) EndCall(now);
+}
+
+void GrpcLink::EndCall(Clock::time_point now) {
+  streaming_ = false;
+  const grpc::Status& status = call_->status();
+  const StreamSession& session = call_->session();
+  const bool refused =
+      status.error_code() == grpc::StatusCode::INVALID_ARGUMENT || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+  std::string error;
+  if (call_->was_late() && !session.welcomed()) {
+    error = absl::StrCat(options_.planner, " did not answer");
+  } else if (session.drain_seconds()) {
+    error = absl::StrCat(options_.planner, " is about to stop");
+  } else {
+    error = absl::StrCat("stream to ", options_.planner, " ended: ", status.ok() ? "without an error" : status.error_message());
+  }
+  if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
+    superseded_ = true;
+    outbox_.Clear();
+  } else if (refused) {
+    // Sending the same again would end the next stream, too.
+    outbox_.DiscardSentReports();
+  } else {
+    outbox_.RequeueReports();
+  }
+  if (session.welcomed() && now - connected_at_ >= tuning_.healthy_after) backoff_.Reset();
+  Clock::duration pause = backoff_.Next();
+  if (session.drain_seconds()) {
+    pause += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*session.drain_seconds()));
+  }
+  retry_at_ = now + pause;
+  call_ = nullptr;
+  if (closing_) finished_ = true;
+  const std::lock_guard<std::mutex> lock(error_mutex_);
+  error_ = std::move(error);
+}
+
+std::string ComplaintAboutAddress(const std::string& address) {
+  const std::string advice = absl::StrCat("planner = '", address, "': use \"local\" or \"host:port\"");
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0) return advice;
+  int32_t port = 0;
+  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 || port > 65535) return advice;
+  const std::string host = address.substr(0, colon);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  if (host.find(':') != std::string::npos && !bracketed) return absl::StrCat(advice, "; put an IPv6 address in brackets");
+  if (host.find('/') != std::string::npos) return advice;
+  return "";
+}
+
+}  // namespace tidetape::link

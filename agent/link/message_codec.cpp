@@ -1,0 +1,175 @@
+#include "agent/link/message_codec.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tidetape::link {
+namespace {
+
+v1::Storage::Kind KindToMessage(planner::StorageKind kind) {
+  switch (kind) {
+    case planner::StorageKind::kIntermediate:
+      return v1::Storage::KIND_INTERMEDIATE;
+    case planner::StorageKind::kBlockInput:
+      return v1::Storage::KIND_BLOCK_INPUT;
+    case planner::StorageKind::kParameter:
+      return v1::Storage::KIND_PARAMETER;
+  }
+  return v1::Storage::KIND_UNSPECIFIED;
+}
+
+template <typename List, typename Field>
+void Fill(const List& from, Field* to) {
+  to->Add(from.begin(), from.end());
+}
+
+void InstanceToMessage(const planner::BlockInstance& from, v1::BlockInstance* to) {
+  to->set_name(from.name);
+  to->set_forward_base_bytes(from.forward_base_bytes);
+  to->set_backward_base_bytes(from.backward_base_bytes);
+  to->set_backward_transient_bytes(from.backward_transient_bytes);
+  Fill(from.gradient_live_bytes, to->mutable_gradient_live_bytes());
+  Fill(from.start_live_bytes, to->mutable_start_live_bytes());
+}
+
+bool IsAction(v1::Action action) { return action == v1::ACTION_SAVE || action == v1::ACTION_REPLAY || action == v1::ACTION_MOVE; }
+
+std::string DescribeHolder(const v1::PeakHolder& holder) {
+  switch (holder.phase()) {
+    case v1::PeakHolder::PHASE_FORWARD:
+      return absl::StrCat("forward of ", holder.name());
+    case v1::PeakHolder::PHASE_BACKWARD:
+      return absl::StrCat("backward of ", holder.name());
+    case v1::PeakHolder::PHASE_HEAD:
+      return "head";
+    case v1::PeakHolder::PHASE_OPTIMIZER:
+      return "optimizer";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+v1::BlockTape TapeToMessage(const planner::BlockTape& from) {
+  v1::BlockTape tape;
+  tape.set_name(from.name);
+  tape.set_structure_hash(from.structure_hash);
+  for (const planner::Storage& storage : from.storages) {
+    v1::Storage* to = tape.add_storages();
+    to->set_bytes(storage.bytes);
+    to->set_kind(KindToMessage(storage.kind));
+    to->set_must_save(storage.must_save);
+    to->set_must_recompute(storage.must_recompute);
+    to->set_held_anyway(storage.held_anyway);
+    to->set_site(storage.site);
+    to->set_label(storage.label);
+  }
+  for (const planner::Op& op : from.ops) {
+    v1::Op* to = tape.add_ops();
+    to->set_name(op.name);
+    to->set_cost_seconds(op.cost_seconds);
+    Fill(op.reads, to->mutable_reads());
+    Fill(op.writes, to->mutable_writes());
+    to->set_replayable(op.replayable);
+    to->set_replay_workspace_bytes(op.replay_workspace_bytes);
+  }
+  Fill(from.consumed, tape.mutable_consumed());
+  for (const planner::Value& value : from.values) {
+    v1::Value* to = tape.add_values();
+    to->set_storage(value.storage);
+    to->set_version(value.version);
+    to->set_copy_seconds(value.copy_seconds);
+  }
+  for (const planner::BackwardEvent& event : from.backward) {
+    v1::BackwardEvent* to = tape.add_backward();
+    Fill(event.reads, to->mutable_reads());
+    Fill(event.releases, to->mutable_releases());
+    to->set_gradient_live_bytes(event.gradient_live_bytes);
+    to->set_start_live_bytes(event.start_live_bytes);
+  }
+  return tape;
+}
+
+v1::StepReport ReportToMessage(const StepReport& from) {
+  v1::StepReport report;
+  report.set_step(from.step);
+  report.set_generation(from.generation);
+  report.set_step_seconds(from.step_seconds);
+  report.set_step_peak_bytes(from.step_peak_bytes);
+  report.set_saved_bytes(from.saved_bytes);
+  report.set_replay_seconds(from.replay_seconds);
+  report.set_replayed_ops(from.replayed_ops);
+  report.set_demoted_ops(from.demoted_ops);
+  report.set_agent_seconds(from.agent_seconds);
+  if (from.profile) {
+    v1::MemoryProfile* profile = report.mutable_profile();
+    profile->set_steady(from.profile->steady);
+    profile->set_head_peak_bytes(from.profile->head_peak_bytes);
+    profile->set_optimizer_peak_bytes(from.profile->optimizer_peak_bytes);
+    for (const planner::ProfiledBlock& block : from.profile->blocks) {
+      v1::ProfiledBlock* to = profile->add_blocks();
+      to->set_structure_hash(block.structure_hash);
+      InstanceToMessage(block.instance, to->mutable_instance());
+    }
+  }
+  for (const planner::TapeCosts& costs : from.costs) {
+    v1::TapeCosts* to = report.add_costs();
+    to->set_structure_hash(costs.structure_hash);
+    Fill(costs.cost_seconds, to->mutable_cost_seconds());
+    Fill(costs.replay_workspace_bytes, to->mutable_replay_workspace_bytes());
+  }
+  Fill(from.live_bytes, report.mutable_live_bytes());
+  return report;
+}
+
+absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan& from) {
+  if (from.generation() <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a plan with generation ", from.generation(), "; generations start at 1"));
+  }
+  tt_plan numbers = {};
+  numbers.generation = from.generation();
+  numbers.memory_limit_bytes = from.memory_limit_bytes();
+  numbers.step_peak_bytes = from.step_peak_bytes();
+  numbers.replay_seconds = from.replay_seconds();
+  numbers.saved_bytes = from.saved_bytes();
+  numbers.lower_bound_seconds = from.lower_bound_seconds();
+  numbers.gap_ratio = from.gap_ratio();
+  numbers.least_peak_bytes = from.least_peak_bytes();
+  numbers.feasible = from.feasible() ? 1 : 0;
+  auto plan = std::make_shared<OwnedPlan>(
+      numbers, PlanTexts{DescribeHolder(from.least_peak_holder()), DescribeHolder(from.peak_holder()), from.reason(), from.etag()});
+  for (const v1::BlockPlan& block : from.blocks()) {
+    if (!IsAction(block.default_action())) {
+      return absl::InvalidArgumentError(absl::StrCat("plan ", from.generation(), ", block ", block.name(), ": default_action ",
+                                                     block.default_action(), " is not known to this agent"));
+    }
+    tt_block_plan to = {};
+    to.block = block.block();
+    to.structure_hash = block.structure_hash();
+    to.default_action = static_cast<uint8_t>(block.default_action());
+    to.saved_bytes = block.saved_bytes();
+    to.replay_seconds = block.replay_seconds();
+    to.own_peak_bytes = block.own_peak_bytes();
+    to.num_saved = block.saved_size();
+    to.num_replayed = block.replayed_size();
+    std::vector<tt_site_action> sites;
+    sites.reserve(block.sites_size());
+    for (const v1::SiteAction& site : block.sites()) {
+      if (!IsAction(site.action())) {
+        return absl::InvalidArgumentError(absl::StrCat("plan ", from.generation(), ", block ", block.name(), ", site ",
+                                                       absl::Hex(site.site(), absl::kZeroPad16), ": action ", site.action(),
+                                                       " is not known to this agent"));
+      }
+      sites.push_back({site.site(), static_cast<uint8_t>(site.action())});
+    }
+    plan->AddBlock(to, block.name(), std::move(sites));
+  }
+  return plan;
+}
+
+}  // namespace tidetape::link
