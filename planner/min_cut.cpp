@@ -18,7 +18,7 @@ std::span<const char> MinCut::Solve(std::span<const double> surplus, std::span<c
 
 void MinCut::Build(std::span<const double> surplus, std::span<const CutArc> arcs) {
   nodes_ = static_cast<int32_t>(surplus.size());
-  if (distance_.size() < surplus.size()) {
+  if (first_.size() < surplus.size() + 1) {
     first_.resize(nodes_ + 1);
     distance_.resize(nodes_);
     current_.resize(nodes_);

@@ -27,7 +27,8 @@ class Simulator {
   ReplayProfile::Event RunEvent(std::span<const int32_t> reads, std::span<const int32_t> releases) {
     ReplayProfile::Event event;
     for (int32_t s : reads) {
-      if (!index_.intermediate(s) || there_[s]) continue;
+      // A storage that is there in an earlier version only is missing, too.
+      if (!index_.intermediate(s) || set_.saved[s]) continue;
       for (int32_t op : MissingProducers(s)) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
     }
     event.reading_bytes = alive_;

@@ -1,6 +1,7 @@
 // The memory of one block's lazy backward: what is alive when the agent replays storages at their first reading.
 //
-// The agent's rule: at a backward event, each storage that is read and not there is produced by running the ops on which it depends
+// The agent's rule: at a backward event, each storage that is read and not there in its last version is
+// produced by running the ops on which it depends
 // that have not run yet, in program order; a storage is freed as soon as no op that is still to be replayed reads it and backward
 // has released it.
 #ifndef TIDETAPE_PLANNER_REPLAY_SIMULATION_H_
