@@ -21,9 +21,9 @@ def measure_recording(shape, rounds, progress):
     variants = [plain, bare, recorded]
     for variant in variants:
         variant.result()
-    before = tidetape._C.dispatched_ops()
+    before = tidetape._C.intercepted_ops()
     bare.result()
-    ops = tidetape._C.dispatched_ops() - before
+    ops = tidetape._C.intercepted_ops() - before
 
     seconds = timing.measure({v.name: v.forward_seconds for v in variants}, rounds, progress=progress)
     recorded.close()

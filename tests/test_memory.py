@@ -1,0 +1,134 @@
+"""Memory as the meter sees it: every CPU tensor of the process, to the byte."""
+
+import ctypes
+import functools
+import gc
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import tidetape
+from tests.processes import run_program
+from tests.training import loss_of, train
+from tests.zoo import MODELS, residual_input, residual_stack
+
+CHANGING_OR_RANDOM = ("qwen3_moe_eager_experts", "gpt2_with_dropout")
+
+
+class _MallocState(ctypes.Structure):
+    """glibc's struct mallinfo2."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    ]
+
+
+def _heap_bytes():
+    """Bytes that malloc has handed out: tensors and whatever the tape keeps beside them."""
+    function = ctypes.CDLL(None).mallinfo2
+    function.restype = _MallocState
+    state = function()
+    return state.uordblks + state.hblkhd
+
+
+@pytest.mark.parametrize("limit", ["min", "max"])
+@pytest.mark.parametrize(
+    "model", [m for m in MODELS if m.name in ("qwen3_moe_eager_experts", "gpt2_with_dropout")], ids=lambda m: m.name
+)
+def test_200_steps_without_the_garbage_collector(attach, model, limit):
+    built = model.build(torch.float32)
+    inputs = functools.lru_cache(maxsize=None)(lambda step: model.inputs(built, torch.float32, 0))
+    session = attach(built, memory_limit=limit)
+    optimizer = torch.optim.AdamW(built.parameters(), lr=1e-4)
+    live, heap = {}, {}
+    gc.collect()
+    gc.disable()
+    try:
+        for step in range(200):
+            with session.step():
+                loss_of(built(**inputs(0))).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            if step in (50, 199):
+                live[step], heap[step] = tidetape._C.meter_live_bytes(), _heap_bytes()
+    finally:
+        gc.enable()
+    assert live[199] == live[50]
+    # One leaked tape a step would be megabytes; reports that wait for the planner come and go.
+    assert heap[199] - heap[50] < 256 << 10
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_nothing_saved_needs_no_more_than_checkpointing(attach, model, dtype):
+    ours, theirs = model.build(dtype), model.build(dtype)
+    session = attach(ours, memory_limit="min", planner=None)
+    by_name = dict(theirs.named_modules())
+    for name in session.block_names:
+        block = by_name[name]
+        block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    assert _peak(ours, model.inputs(ours, dtype, 0), session) <= _peak(theirs, model.inputs(theirs, dtype, 0))
+
+
+def _peak(model, inputs, session=None):
+    """Bytes at the peak of a second step above those before it."""
+
+    def step():
+        loss_of(model(**inputs)).backward()
+
+    peak = 0
+    for _ in range(2):
+        gc.collect()
+        before = tidetape._C.meter_live_bytes()
+        tidetape._C.meter_reset_peak()
+        if session is None:
+            step()
+        else:
+            with session.step():
+                step()
+        peak = tidetape._C.meter_peak_bytes() - before
+    return peak
+
+
+def test_step_peak_counts_tensors_of_others(attach):
+    model = residual_stack()
+    session = attach(model, memory_limit="min", planner=None)
+
+    def peak():
+        gc.collect()
+        train(model, lambda step: {"x": residual_input()}, 2, session)
+        return session.stats()["step_peak_bytes"]
+
+    without = peak()
+    ballast = torch.zeros(1 << 20)
+    assert peak() - without == ballast.nbytes
+
+
+def test_step_peak_counts_what_was_there_before_tidetape():
+    program = """
+        import torch
+        from tests.zoo import residual_input, residual_stack
+
+        model = residual_stack(width=64)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(residual_input(64)).backward()
+        optimizer.step()
+        counted = [p for p in model.parameters()] + [p.grad for p in model.parameters()]
+        counted += [t for state in optimizer.state.values() for t in state.values()]
+        ballast = torch.zeros(1 << 20)
+
+        import tidetape
+
+        session = tidetape.attach(model, memory_limit="min", planner="local")
+        for _ in range(2):
+            with session.step():
+                model(residual_input(64)).backward()
+                optimizer.step()
+        least = sum(t.nbytes for t in counted) + ballast.nbytes
+        peak = session.stats()["step_peak_bytes"]
+        assert least < peak < 1.5 * least, (least, peak)
+    """
+    done = run_program(program)
+    assert done.returncode == 0, done.stderr

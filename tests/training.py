@@ -1,0 +1,86 @@
+"""Trains a model for some steps and keeps everything that two ways of training must have in common."""
+
+import contextlib
+import dataclasses
+import gc
+
+import torch
+
+
+@dataclasses.dataclass
+class History:
+    """What each step left behind."""
+
+    losses: list = dataclasses.field(default_factory=list)
+    gradients: list = dataclasses.field(default_factory=list)
+    buffers: list = dataclasses.field(default_factory=list)
+    random_states: list = dataclasses.field(default_factory=list)
+
+
+def train(model, inputs, steps, session=None, seed=7, learning_rate=1e-3):
+    """Forward, backward and AdamW for `steps` steps; `inputs(step)` are the keyword arguments of the forward.
+
+    The generator is seeded once, so that a replay which moves it would show in the next step.
+    """
+    torch.manual_seed(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    history = History()
+    for step in range(steps):
+        with session.step() if session else contextlib.nullcontext():
+            loss = loss_of(model(**inputs(step)))
+            loss.backward()
+            keep(history, model, loss)
+            optimizer.step()
+            optimizer.zero_grad()
+    return history
+
+
+def loss_of(output):
+    """The loss of a Hugging Face model's output, or the output itself."""
+    return output if isinstance(output, torch.Tensor) else output.loss
+
+
+def keep(history, model, loss):
+    """Adds a step after its backward."""
+    history.losses.append(loss.detach().clone())
+    history.gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    history.buffers.append({name: buffer.clone() for name, buffer in model.named_buffers()})
+    history.random_states.append(torch.get_rng_state())
+
+
+def require_same(got, expected):
+    """Fails unless both histories are equal to the bit, and says what differs first."""
+    assert len(got.losses) == len(expected.losses)
+    for step, (loss, expected_loss) in enumerate(zip(got.losses, expected.losses, strict=True)):
+        assert torch.equal(loss, expected_loss), f"step {step}: loss {loss.item()!r}, expected {expected_loss.item()!r}"
+        _require_same_tensors(f"step {step}: gradient of", got.gradients[step], expected.gradients[step])
+        _require_same_tensors(f"step {step}: buffer", got.buffers[step], expected.buffers[step])
+        assert torch.equal(got.random_states[step], expected.random_states[step]), f"step {step}: the generator's state differs"
+
+
+def limits_between(attach, build, inputs, steps):
+    """(least, most) step peak in bytes: of training with nothing saved and with everything saved."""
+    peaks = []
+    for limit in ("min", "max"):
+        gc.collect()
+        model = build()
+        session = attach(model, memory_limit=limit)
+        train(model, inputs, steps, session)
+        peaks.append(session.stats()["step_peak_bytes"])
+        session.detach()
+    return peaks
+
+
+def _require_same_tensors(what, got, expected):
+    assert got.keys() == expected.keys(), f"{what}: {got.keys() ^ expected.keys()} only once"
+    different = [name for name in expected if not _equal(got[name], expected[name])]
+    assert not different, f"{what} {different[0]} differs, and {len(different) - 1} more of {len(expected)}"
+
+
+def _equal(a, b):
+    """To the bit: a NaN equals itself, and a zero has a sign."""
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor):
+    return tensor.contiguous().view(-1).view(torch.uint8)
