@@ -1,0 +1,175 @@
+// The state of one job: its ranks, tapes, measurements, and the plan in force.
+//
+// Invariants:
+//  - There is one current incarnation. A rank belongs to it or is refused. When a newer one appears, the streams, profiles and
+//    generations of the older are forgotten; tapes, costs and constraints stay.
+//  - A rank has at most one stream; messages of any other stream are refused.
+//  - committed() belongs to the current incarnation. Its generation is above every generation that the store or a rank of the job
+//    ever told of.
+//
+// Thread-safe. Calls that write to the store may block on its I/O; none does so while it holds the lock that reports need.
+#ifndef TIDETAPE_SERVER_JOB_H_
+#define TIDETAPE_SERVER_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "planner/measurement.h"
+#include "planner/problem.h"
+#include "server/clock.h"
+#include "server/event_log.h"
+#include "server/rank_channel.h"
+#include "server/store/store.h"
+#include "tidetape/v1/planner_service.pb.h"
+
+namespace tidetape::server {
+
+// What a plan of a job is made from, at one moment.
+struct PlanningInput {
+  std::string incarnation;
+  planner::PlanningProblem problem;           // all ranks merged, constraints applied
+  std::vector<uint64_t> structure_hashes;     // one a block
+  std::shared_ptr<const v1::Plan> committed;  // null before the first plan of the incarnation
+  int64_t next_generation = 1;
+  // Why a new plan is needed whatever the measurements say; empty where only they can tell.
+  std::string forced_reason;
+  // Commit even where the plan equals the committed one: a rank is ahead of it.
+  bool recommit = false;
+  // Every rank has measured since the last input that said so.
+  bool newly_measured = false;
+  // Of constraints and tapes; see Job::Adopt.
+  int64_t revision = 0;
+};
+
+class Job : public std::enable_shared_from_this<Job> {
+ public:
+  // Called, from any thread and without locks, when something changed that may need a new plan.
+  using ConsiderPlanning = std::function<void(std::shared_ptr<Job>)>;
+
+  // `store` and `clock` outlive the job. Jobs live in shared pointers only.
+  Job(std::string name, Store* store, Clock* clock, ConsiderPlanning consider_planning);
+
+  const std::string& name() const { return name_; }
+  EventLog& events() { return events_; }
+
+  // Takes up what the store knows of the job.
+  absl::Status Restore();
+
+  // Admits a rank; `hello` has passed ValidateHello. An earlier stream of the rank, or of an older incarnation, is closed.
+  // FailedPrecondition for an incarnation that is not the newest, InvalidArgument where the world size is not the incarnation's.
+  absl::StatusOr<v1::Welcome> Connect(const v1::Hello& hello, const std::shared_ptr<RankChannel>& channel);
+
+  // A later Hello on the rank's stream: takes limit and generations anew.
+  absl::Status Update(const v1::Hello& hello, const RankChannel* channel);
+
+  // The stream has ended.
+  void Disconnect(int32_t rank, const RankChannel* channel);
+
+  // The following are messages of the rank's stream, validated by the caller; Aborted where the stream was replaced.
+  absl::Status AddTape(int32_t rank, const RankChannel* channel, const v1::BlockTape& tape);
+  absl::Status AddReport(int32_t rank, const RankChannel* channel, const v1::StepReport& report);
+  absl::Status AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held);
+  absl::Status AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated);
+
+  absl::Status SetConstraints(const v1::Constraints& constraints);
+
+  // FailedPrecondition, naming what is missing, until every rank is connected with tapes and a steady profile.
+  // InvalidArgument where the measurements do not fit together. For the activation: the next input is newly measured only after
+  // another round of profiles.
+  absl::StatusOr<PlanningInput> MakePlanningInput();
+
+  // The same for questions: leaves it to the activation to judge the measurements.
+  absl::StatusOr<PlanningInput> PeekPlanningInput();
+
+  // The plan was committed to the store for this input; sends it to all ranks. False where the incarnation has changed meanwhile.
+  bool Adopt(const PlanningInput& input, const v1::Plan& plan);
+
+  // The committed plan is still the right one for this input.
+  void Confirm(const PlanningInput& input);
+
+  // Why the last attempt to plan failed; OK clears it.
+  void SetPlanningStatus(const absl::Status& status);
+
+  // Null before the first plan of the incarnation.
+  std::shared_ptr<const v1::Plan> committed() const;
+
+  v1::JobSummary Summary() const;
+  v1::GetJobResponse Describe() const;
+  v1::Constraints constraints() const;
+  bool connected() const;
+  // When a rank was last heard of.
+  absl::Time last_heard() const;
+
+  void AddEvent(const std::string& text, int32_t rank = -1, int64_t generation = 0);
+
+ private:
+  struct Rank {
+    v1::Hello hello;
+    std::shared_ptr<RankChannel> channel;  // null: not connected
+    int64_t held_generation = 0;
+    int64_t active_generation = 0;
+    std::string plan_error;
+    v1::StepReport last_report;  // without profile and costs
+    bool reported = false;
+    absl::Time last_heard;
+    std::shared_ptr<const planner::MemoryProfile> profile;
+    bool fresh_profile = false;
+  };
+  using Costs = std::map<int32_t, std::shared_ptr<const planner::CostsByHash>>;
+
+  // What Connect has to do once it knows the hello's place among the incarnations.
+  enum class Admission { kCurrent, kNewer };
+  absl::StatusOr<Admission> Admit(const v1::Hello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<std::shared_ptr<RankChannel>> StartIncarnation(const IncarnationRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Rank*> FindRank(int32_t rank, const RankChannel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeHello(const v1::Hello& hello, Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `take`: the profiles are not fresh any more.
+  absl::StatusOr<PlanningInput> ReadPlanningInput(bool take);
+  std::string MissingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t LimitLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string WaitingForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  v1::JobSummary SummaryLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int32_t ConnectedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string name_;
+  Store* const store_;
+  Clock* const clock_;
+  const ConsiderPlanning consider_planning_;
+  EventLog events_;
+
+  // Held over store writes that must come one after another: incarnations and tapes. Taken before mutex_.
+  absl::Mutex write_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
+
+  mutable absl::Mutex mutex_;
+  IncarnationRecord incarnation_ ABSL_GUARDED_BY(mutex_);  // id empty: none yet
+  std::set<std::string> superseded_ ABSL_GUARDED_BY(mutex_);
+  std::map<int32_t, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
+  // Copied on write, so that planning reads them without the lock. `tapes_` is changed under write_mutex_ only.
+  std::shared_ptr<const planner::TapesByHash> tapes_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::string> tape_incarnations_ ABSL_GUARDED_BY(mutex_);  // who sent the tape last
+  Costs costs_ ABSL_GUARDED_BY(mutex_);
+  v1::Constraints constraints_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const v1::Plan> committed_ ABSL_GUARDED_BY(mutex_);
+  int64_t highest_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // committed, or told of by a rank
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;            // grows with every change of constraints and tapes
+  int64_t planned_revision_ ABSL_GUARDED_BY(mutex_) = 0;    // that the committed plan was made for
+  int64_t planned_limit_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string revision_reason_ ABSL_GUARDED_BY(mutex_);  // of the last change
+  absl::Status planning_status_ ABSL_GUARDED_BY(mutex_);
+  absl::Time last_heard_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_JOB_H_

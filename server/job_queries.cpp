@@ -1,0 +1,180 @@
+#include "server/job_queries.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/io/problem_io.h"
+#include "planner/merge_ranks.h"
+#include "planner/planner.h"
+#include "server/pins.h"
+#include "server/plan_explanation.h"
+#include "server/plan_message.h"
+#include "server/validate.h"
+
+namespace tidetape::server {
+namespace {
+
+// Beyond every machine; keeps sums of bases within int64.
+constexpr int64_t kLargestAddition = int64_t{1} << 50;
+
+absl::StatusOr<std::shared_ptr<const v1::Plan>> Committed(const Job& job) {
+  auto plan = job.committed();
+  if (plan != nullptr) return plan;
+  const std::string waiting_for = job.Summary().waiting_for();
+  return absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' has no plan yet",
+                                                    waiting_for.empty() ? "" : absl::StrCat("; it waits for ", waiting_for)));
+}
+
+absl::Status CheckBlock(const Job& job, int32_t block, size_t blocks) {
+  if (block >= 0 && static_cast<size_t>(block) < blocks) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("job '", job.name(), "' has no block ", block, "; use 0 to ", blocks - 1));
+}
+
+void FillStepFrontier(const planner::PlanningProblem& problem, const std::vector<planner::FrontierPoint>& points,
+                      const v1::Plan* committed, v1::GetFrontierResponse& response) {
+  for (const auto& point : points) *response.add_points() = planner::ToProto(point);
+  response.set_largest_peak_bytes(points.front().bytes);
+  response.set_least_peak_bytes(points.back().bytes);
+  if (committed == nullptr) return;
+  response.mutable_current()->set_bytes(committed->step_peak_bytes());
+  response.mutable_current()->set_replay_seconds(committed->replay_seconds());
+}
+
+// The block's own frontier, or its options where it brought those instead of a tape.
+absl::StatusOr<std::vector<planner::FrontierPoint>> FrontierOfBlock(const planner::PlanningProblem& problem, int32_t block) {
+  const planner::BlockInstance& instance = problem.blocks[block];
+  if (instance.options.empty()) return planner::BlockFrontier(problem.tapes[instance.tape]);
+  std::vector<planner::FrontierPoint> points;
+  for (const planner::BlockOption& option : instance.options) points.push_back({option.saved_bytes, option.seconds, {}});
+  std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return points;
+}
+
+absl::Status AddToBases(const Job& job, int64_t added, planner::PlanningProblem& problem) {
+  if (added < -kLargestAddition || added > kLargestAddition) {
+    return absl::InvalidArgumentError(absl::StrCat("additional_base_bytes = ", added, " is out of range"));
+  }
+  std::vector<std::pair<std::string, int64_t*>> bases = {{"the head's peak", &problem.head_peak_bytes},
+                                                         {"the optimizer's peak", &problem.optimizer_peak_bytes}};
+  for (planner::BlockInstance& block : problem.blocks) {
+    bases.emplace_back(absl::StrCat("the forward base of ", block.name), &block.forward_base_bytes);
+    bases.emplace_back(absl::StrCat("the backward base of ", block.name), &block.backward_base_bytes);
+  }
+  for (auto& [name, bytes] : bases) {
+    if (*bytes + added < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("additional_base_bytes = ", added, ": job '", job.name(), "' has only ", *bytes, " bytes in ", name));
+    }
+    *bytes += added;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job) {
+  const auto plan = Committed(job);
+  if (!plan.ok()) return plan.status();
+  v1::GetPlanResponse response;
+  *response.mutable_plan() = **plan;
+  return response;
+}
+
+absl::StatusOr<v1::GetProblemResponse> AnswerGetProblem(Job& job) {
+  const auto input = job.PeekPlanningInput();
+  if (!input.ok()) return input.status();
+  v1::GetProblemResponse response;
+  *response.mutable_problem() = planner::ToProto(input->problem);
+  return response;
+}
+
+absl::StatusOr<v1::GetFrontierResponse> AnswerGetFrontier(Job& job, const v1::GetFrontierRequest& request) {
+  const auto input = job.PeekPlanningInput();
+  if (!input.ok()) return input.status();
+  const planner::PlanningProblem& problem = input->problem;
+  v1::GetFrontierResponse response;
+  response.set_memory_limit_bytes(LimitToMessage(problem.memory_limit_bytes));
+  const auto step = planner::StepFrontier(problem);
+  if (!step.ok()) return step.status();
+  FillStepFrontier(problem, *step, input->committed.get(), response);
+  if (!request.has_block()) return response;
+
+  if (absl::Status status = CheckBlock(job, request.block(), problem.blocks.size()); !status.ok()) return status;
+  const auto points = FrontierOfBlock(problem, request.block());
+  if (!points.ok()) return points.status();
+  response.clear_points();
+  response.clear_current();
+  for (const auto& point : *points) *response.add_points() = planner::ToProto(point);
+  if (input->committed != nullptr && request.block() < input->committed->blocks_size()) {
+    const v1::BlockPlan& plan = input->committed->blocks(request.block());
+    response.mutable_current()->set_bytes(plan.saved_bytes());
+    response.mutable_current()->set_replay_seconds(plan.replay_seconds());
+    *response.mutable_current()->mutable_saved() = plan.saved();
+  }
+  return response;
+}
+
+absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::ExplainPlanRequest& request) {
+  const auto plan = Committed(job);
+  if (!plan.ok()) return plan.status();
+  const auto input = job.PeekPlanningInput();
+  if (!input.ok()) return input.status();
+  const planner::PlanningProblem& problem = input->problem;
+  bool same_blocks = static_cast<size_t>((*plan)->blocks_size()) == problem.blocks.size();
+  for (size_t k = 0; same_blocks && k < problem.blocks.size(); ++k) {
+    same_blocks = (*plan)->blocks(static_cast<int>(k)).structure_hash() == input->structure_hashes[k];
+  }
+  if (!same_blocks) {
+    return absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' runs other blocks than generation ",
+                                                      (*plan)->generation(), " was made for; a new plan follows"));
+  }
+  if (request.has_block()) {
+    if (absl::Status status = CheckBlock(job, request.block(), problem.blocks.size()); !status.ok()) return status;
+  }
+  v1::ExplainPlanResponse response;
+  // Layers of one kind mostly share their tape and their plan.
+  std::map<std::pair<int32_t, std::vector<int32_t>>, std::vector<v1::ExplainedValue>> explained;
+  for (int k = 0; k < (*plan)->blocks_size(); ++k) {
+    if (request.has_block() && request.block() != k) continue;
+    v1::ExplainedBlock* block = response.add_blocks();
+    block->set_block(k);
+    block->set_name(problem.blocks[k].name);
+    if (!problem.blocks[k].options.empty()) continue;  // options have no values
+    const int32_t tape = problem.blocks[k].tape;
+    const std::vector<int32_t> saved((*plan)->blocks(k).saved().begin(), (*plan)->blocks(k).saved().end());
+    auto it = explained.find({tape, saved});
+    if (it == explained.end()) {
+      auto values = ExplainBlock(problem.tapes[tape], problem.blocks[k], saved);
+      if (!values.ok()) return values.status();
+      it = explained.emplace(std::make_pair(tape, saved), *std::move(values)).first;
+    }
+    block->mutable_values()->Add(it->second.begin(), it->second.end());
+  }
+  return response;
+}
+
+absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request) {
+  v1::Constraints constraints;
+  constraints.set_memory_limit_bytes(request.memory_limit_bytes());
+  *constraints.mutable_pins() = request.pins();
+  if (absl::Status status = ValidateConstraints(job.name(), constraints); !status.ok()) return status;
+  auto input = job.PeekPlanningInput();
+  if (!input.ok()) return input.status();
+  planner::PlanningProblem& problem = input->problem;
+  if (request.has_memory_limit_bytes()) problem.memory_limit_bytes = planner::LimitForPlanner(request.memory_limit_bytes());
+  ApplyPins(request.pins(), problem);
+  if (absl::Status status = AddToBases(job, request.additional_base_bytes(), problem); !status.ok()) return status;
+  const auto plan = planner::PlanStep(problem);
+  if (!plan.ok()) return plan.status();
+  v1::SimulatePlanResponse response;
+  *response.mutable_plan() = PlanToMessage(problem, input->structure_hashes, *plan);
+  response.mutable_plan()->set_job(job.name());
+  response.mutable_plan()->set_incarnation(input->incarnation);
+  response.mutable_plan()->set_reason("what if; not committed");
+  return response;
+}
+
+}  // namespace tidetape::server

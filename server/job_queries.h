@@ -1,0 +1,22 @@
+// Answers to questions about a job that need the planner. They read the job and change nothing.
+//
+// May take as long as a plan: never call them on a gRPC callback thread. FailedPrecondition, with what is missing, before the job
+// has tapes and steady profiles, and where a plan is needed, before the first one.
+#ifndef TIDETAPE_SERVER_JOB_QUERIES_H_
+#define TIDETAPE_SERVER_JOB_QUERIES_H_
+
+#include "absl/status/statusor.h"
+#include "server/job.h"
+#include "tidetape/v1/planner_service.pb.h"
+
+namespace tidetape::server {
+
+absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job);
+absl::StatusOr<v1::GetProblemResponse> AnswerGetProblem(Job& job);
+absl::StatusOr<v1::GetFrontierResponse> AnswerGetFrontier(Job& job, const v1::GetFrontierRequest& request);
+absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::ExplainPlanRequest& request);
+absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request);
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_JOB_QUERIES_H_

@@ -1,0 +1,60 @@
+// All jobs of the server.
+#ifndef TIDETAPE_SERVER_JOB_REGISTRY_H_
+#define TIDETAPE_SERVER_JOB_REGISTRY_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "server/clock.h"
+#include "server/job.h"
+#include "server/plan_activation.h"
+#include "server/store/store.h"
+#include "server/worker.h"
+
+namespace tidetape::server {
+
+// Thread-safe.
+class JobRegistry {
+ public:
+  struct Options {
+    // Jobs remembered. Where one more connects, the job without ranks that was silent for longest is forgotten.
+    size_t jobs = 1024;
+    PlanActivation::Options activation;
+  };
+
+  // All outlive the registry, and the planning thread outlives every call into it.
+  JobRegistry(const Options& options, Store* store, Clock* clock, Worker* planning_thread);
+
+  // Takes up the store's jobs. Call it once, before any other function.
+  absl::Status Restore();
+
+  // The job, made where it is not there. ResourceExhausted where the registry is full of jobs that run.
+  absl::StatusOr<std::shared_ptr<Job>> FindOrCreate(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // NotFound with a message that lists the jobs there are.
+  absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // By name.
+  std::vector<std::shared_ptr<Job>> List() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  std::shared_ptr<Job> MakeJob(const std::string& name) const;
+  absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const Options options_;
+  Store* const store_;
+  Clock* const clock_;
+  Worker* const planning_thread_;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_JOB_REGISTRY_H_

@@ -1,0 +1,88 @@
+// tidetape-server: the planner service.
+#include <signal.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/clock.h"
+#include "server/log.h"
+#include "server/server.h"
+#include "server/store/memory_store.h"
+#include "server/version.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
+          "host:port to listen on; port 0 takes a free one. Connections are neither encrypted nor authenticated.");
+ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
+ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning, error, critical or off; the log goes to stderr.");
+ABSL_FLAG(absl::Duration, drain_wait, absl::Seconds(3), "How long agents have to leave after SIGTERM or SIGINT.");
+
+namespace tidetape::server {
+namespace {
+
+// Whoever waits for the file never sees half of it.
+absl::Status WriteAddressFile(const std::string& path, const std::string& address) {
+  const std::string unfinished = path + ".part";
+  std::ofstream(unfinished) << address << "\n";
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write --address_file=", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Serve() {
+  if (absl::Status status = SetUpLog(absl::GetFlag(FLAGS_log_level)); !status.ok()) return status;
+  // Blocked before any thread is made, so that only sigwait below sees them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  MemoryStore store;
+  SystemClock clock;
+  Server::Options options;
+  options.listen = absl::GetFlag(FLAGS_listen);
+  options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
+  const auto server = Server::Start(options, &store, &clock);
+  if (!server.ok()) return server.status();
+  std::cout << "tidetape-server listening on " << (*server)->address() << std::endl;
+  if (const std::string path = absl::GetFlag(FLAGS_address_file); !path.empty()) {
+    if (absl::Status status = WriteAddressFile(path, (*server)->address()); !status.ok()) return status;
+  }
+  spdlog::info("tidetape-server {} listening on {}", kVersion, (*server)->address());
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+  (*server)->Drain();
+  spdlog::info("stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tidetape::server
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("The planner service of Tidetape. Keeps jobs in memory; stop it with SIGTERM.");
+  absl::FlagsUsageConfig usage;
+  usage.version_string = [] { return absl::StrCat("tidetape-server ", tidetape::server::kVersion, "\n"); };
+  absl::SetFlagsUsageConfig(usage);
+  const auto rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    std::cerr << "tidetape-server: unexpected argument '" << rest[1] << "'; see --help\n";
+    return 2;
+  }
+  const absl::Status status = tidetape::server::Serve();
+  if (status.ok()) return 0;
+  std::cerr << "tidetape-server: " << status.message() << "\n";
+  return 1;
+}

@@ -1,0 +1,62 @@
+// Proposes and commits the plans of one job.
+//
+// When something changes, Consider() puts the job on the planning thread: there its measurements are merged, the plan in force is
+// judged, and where a new one is needed it is computed, committed to the store and, only then, sent to all ranks as a candidate.
+// The ranks agree among themselves when to switch.
+//
+// A generation is one above everything that the store or any rank of the job ever told of, so generations never go back, also not
+// when the server restarts with an empty store. A plan with the etag of the committed one is not committed again, unless a rank
+// holds a generation above the server's.
+#ifndef TIDETAPE_SERVER_PLAN_ACTIVATION_H_
+#define TIDETAPE_SERVER_PLAN_ACTIVATION_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "planner/planner.h"
+#include "planner/replan_policy.h"
+#include "server/clock.h"
+#include "server/job.h"
+#include "server/store/store.h"
+#include "server/worker.h"
+
+namespace tidetape::server {
+
+class PlanActivation : public std::enable_shared_from_this<PlanActivation> {
+ public:
+  struct Options {
+    // When measurements make a committed plan worth another look; see ReplanThresholds for the figures.
+    planner::ReplanThresholds thresholds;
+    // Computes the plan; tests replace it.
+    std::function<absl::StatusOr<planner::StepPlan>(const planner::PlanningProblem&)> plan_step = planner::PlanStep;
+  };
+
+  // All outlive the activation.
+  PlanActivation(const Options& options, Store* store, Clock* clock, Worker* planning_thread);
+
+  // Looks at the job, always the same one, soon and on the planning thread; calls while it waits there are one. Safe from any
+  // thread.
+  void Consider(std::shared_ptr<Job> job);
+
+ private:
+  void Run(Job& job);
+  // Why a new plan is needed; empty where it is not.
+  absl::StatusOr<std::string> Reason(const PlanningInput& input);
+  absl::Status Commit(Job& job, const PlanningInput& input, const std::string& reason);
+
+  const Options options_;
+  Store* const store_;
+  Clock* const clock_;
+  Worker* const planning_thread_;
+  std::atomic<bool> waiting_ = false;
+  // Of the planning thread only.
+  planner::ReplanPolicy policy_;
+};
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_PLAN_ACTIVATION_H_

@@ -1,0 +1,224 @@
+#include "server/plan_activation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "absl/synchronization/notification.h"
+#include "server/example_job.h"
+#include "server/fake_rank_channel.h"
+#include "server/store/memory_store.h"
+
+namespace tidetape::server {
+namespace {
+
+using testing::HasSubstr;
+
+class PlanActivationTest : public testing::Test {
+ protected:
+  PlanActivationTest() {
+    options_.plan_step = [this](const planner::PlanningProblem& problem) -> absl::StatusOr<planner::StepPlan> {
+      ++planned_;
+      if (!failure_.ok()) return failure_;
+      return planner::PlanStep(problem);
+    };
+    Start();
+  }
+
+  // A job with one rank, as after a start of the server.
+  void Start() {
+    ASSERT_TRUE(store_.CreateJob("example").ok());
+    auto activation = std::make_shared<PlanActivation>(options_, &store_, &clock_, &worker_);
+    job_ = std::make_shared<Job>("example", &store_, &clock_,
+                                 [activation](std::shared_ptr<Job> job) { activation->Consider(std::move(job)); });
+  }
+
+  void Connect(const v1::Hello& hello = ExampleHello()) {
+    channel_ = std::make_shared<FakeRankChannel>();
+    ASSERT_TRUE(job_->Connect(hello, channel_).ok());
+  }
+
+  void SendTape(const v1::BlockTape& tape = ExampleTape()) { ASSERT_TRUE(job_->AddTape(0, channel_.get(), tape).ok()); }
+
+  void Report(const v1::StepReport& report = ExampleReport()) { ASSERT_TRUE(job_->AddReport(0, channel_.get(), report).ok()); }
+
+  // Until everything that was asked for by now has been considered.
+  void Settle() {
+    absl::Notification done;
+    ASSERT_TRUE(worker_.Post([&done] { done.Notify(); }));
+    done.WaitForNotification();
+  }
+
+  int64_t generation() {
+    Settle();
+    return job_->committed() == nullptr ? 0 : job_->committed()->generation();
+  }
+
+  MemoryStore store_;
+  ManualClock clock_;
+  Worker worker_{{}};
+  PlanActivation::Options options_;
+  std::atomic<int> planned_ = 0;
+  absl::Status failure_;
+  std::shared_ptr<Job> job_;
+  std::shared_ptr<FakeRankChannel> channel_;
+};
+
+TEST_F(PlanActivationTest, PlansOnceEverythingIsThere) {
+  Connect();
+  Report();
+  EXPECT_EQ(generation(), 0);
+  SendTape();
+  EXPECT_EQ(generation(), 1);
+  ASSERT_EQ(channel_->plans().size(), 1);
+  const v1::Plan& plan = *channel_->plans()[0];
+  EXPECT_EQ(plan.job(), "example");
+  EXPECT_EQ(plan.incarnation(), "first");
+  EXPECT_EQ(plan.memory_limit_bytes(), 1300);
+  EXPECT_EQ(plan.step_peak_bytes(), 1300);
+  EXPECT_DOUBLE_EQ(plan.replay_seconds(), 0.001);
+  EXPECT_EQ(plan.saved_bytes(), 300);
+  EXPECT_TRUE(plan.feasible());
+  EXPECT_EQ(plan.blocks_size(), 2);
+  EXPECT_EQ(plan.blocks(0).default_action(), v1::ACTION_REPLAY);
+  EXPECT_EQ(plan.committed_unix_micros(), absl::ToUnixMicros(clock_.Now()));
+  EXPECT_EQ(store_.ListPlans("example", 1)->front().etag(), plan.etag());
+}
+
+TEST_F(PlanActivationTest, KeepsEverythingOrAsLittleAsPossible) {
+  v1::Hello hello = ExampleHello();
+  hello.set_memory_limit_bytes(-1);
+  Connect(hello);
+  SendTape();
+  Report();
+  Settle();
+  EXPECT_EQ(job_->committed()->memory_limit_bytes(), -1);
+  EXPECT_EQ(job_->committed()->saved_bytes(), 400);
+  EXPECT_EQ(job_->committed()->blocks(0).default_action(), v1::ACTION_SAVE);
+  hello.set_memory_limit_bytes(0);
+  ASSERT_TRUE(job_->Update(hello, channel_.get()).ok());
+  EXPECT_EQ(generation(), 2);
+  EXPECT_EQ(job_->committed()->memory_limit_bytes(), 0);
+  EXPECT_EQ(job_->committed()->step_peak_bytes(), job_->committed()->least_peak_bytes());
+}
+
+TEST_F(PlanActivationTest, EqualMeasurementsDoNotPlanAgain) {
+  Connect();
+  SendTape();
+  Report();
+  Settle();
+  for (int step = 2; step < 20; ++step) {
+    Report(ExampleReport(step));
+    Settle();
+  }
+  EXPECT_EQ(generation(), 1);
+  EXPECT_EQ(planned_, 1);
+}
+
+TEST_F(PlanActivationTest, ABrokenLimitBringsANewPlanAtOnce) {
+  Connect();
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 1);
+  v1::StepReport report = ExampleReport(2);
+  report.mutable_profile()->set_head_peak_bytes(1001);  // the plan in force would reach 1301
+  Report(report);
+  EXPECT_EQ(generation(), 2);
+  EXPECT_DOUBLE_EQ(job_->committed()->replay_seconds(), 0.002);
+  EXPECT_THAT(job_->committed()->reason(), HasSubstr("above the limit of 1300"));
+}
+
+TEST_F(PlanActivationTest, AChangedLimitBringsANewPlan) {
+  Connect();
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 1);
+  v1::Constraints constraints;
+  constraints.set_memory_limit_bytes(1200);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());
+  EXPECT_EQ(generation(), 2);
+  EXPECT_EQ(job_->committed()->step_peak_bytes(), 1200);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());  // the same again: planned, but not committed
+  EXPECT_EQ(generation(), 2);
+  EXPECT_EQ(planned_, 3);
+}
+
+TEST_F(PlanActivationTest, PinsAreHeld) {
+  Connect();
+  SendTape();
+  Report();
+  v1::Constraints constraints;
+  v1::Pin* pin = constraints.add_pins();
+  pin->set_block_glob("layers.0");
+  pin->set_label_glob("aten::op2");
+  pin->set_action(v1::ACTION_SAVE);
+  pin = constraints.add_pins();
+  pin->set_block_glob("layers.1");
+  pin->set_label_glob("aten::op2");
+  pin->set_action(v1::ACTION_REPLAY);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());
+  Settle();
+  EXPECT_THAT(job_->committed()->blocks(0).saved(), testing::ElementsAre(1, 2));
+  EXPECT_THAT(job_->committed()->blocks(1).saved(), testing::ElementsAre(1));
+}
+
+TEST_F(PlanActivationTest, AnInfeasibleLimitIsSaidAndTheLeastPlanIsSent) {
+  v1::Hello hello = ExampleHello();
+  hello.set_memory_limit_bytes(10);
+  Connect(hello);
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 1);
+  const v1::Plan& plan = *channel_->plans()[0];
+  EXPECT_FALSE(plan.feasible());
+  EXPECT_EQ(plan.step_peak_bytes(), plan.least_peak_bytes());
+  EXPECT_THAT(job_->Describe().events().rbegin()->text(), HasSubstr("cannot be held: the least possible step peak is"));
+}
+
+TEST_F(PlanActivationTest, AServerWithAnEmptyStoreGoesOnAboveWhatRanksHold) {
+  v1::Hello hello = ExampleHello();
+  hello.set_held_generation(41);
+  hello.set_active_generation(41);
+  Connect(hello);
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 42);
+  // Another rank's plan from elsewhere: the same content is committed again above it.
+  hello.set_held_generation(50);
+  Connect(hello);
+  EXPECT_EQ(generation(), 51);
+  EXPECT_EQ(channel_->plans().back()->generation(), 51);
+}
+
+TEST_F(PlanActivationTest, AFailureIsToldOnceAndTriedAgain) {
+  failure_ = absl::InvalidArgumentError("block 0 is odd");
+  Connect();
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 0);
+  Report(ExampleReport(2));
+  Settle();
+  EXPECT_EQ(job_->Summary().waiting_for(), "planning to succeed: block 0 is odd");
+  int told = 0;
+  for (const v1::JobEvent& event : job_->Describe().events()) told += event.text() == "planning failed: block 0 is odd";
+  EXPECT_EQ(told, 1);
+  failure_ = absl::OkStatus();
+  Report(ExampleReport(3));
+  EXPECT_EQ(generation(), 1);
+  EXPECT_EQ(job_->Summary().waiting_for(), "");
+}
+
+TEST_F(PlanActivationTest, ConsiderWhileItWaitsIsOneLook) {
+  Connect();
+  SendTape();
+  absl::Notification go;
+  ASSERT_TRUE(worker_.Post([&go] { go.WaitForNotification(); }));
+  for (int i = 0; i < 100; ++i) Report(ExampleReport(i + 1));
+  go.Notify();
+  EXPECT_EQ(generation(), 1);
+  EXPECT_EQ(planned_, 1);
+}
+
+}  // namespace
+}  // namespace tidetape::server

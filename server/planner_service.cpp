@@ -1,0 +1,121 @@
+#include "server/planner_service.h"
+
+#include <utility>
+
+#include "server/agent_stream.h"
+#include "server/grpc_status.h"
+#include "server/job_queries.h"
+#include "server/validate.h"
+#include "server/watch_stream.h"
+
+namespace tidetape::server {
+namespace {
+
+// A stream that was refused before it began.
+class RefusedWatch final : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
+ public:
+  explicit RefusedWatch(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+}  // namespace
+
+template <typename Response>
+grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
+                                                  std::function<absl::StatusOr<Response>(Job&)> question) {
+  auto found = registry_->Find(job);
+  if (!found.ok()) return FinishWith(context, found.status());
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool posted =
+      question_threads_->Post([context, reactor, response, job = *std::move(found), question = std::move(question)] {
+        // Whoever asked may be gone by now; planning for nobody would only keep others waiting.
+        if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
+        absl::StatusOr<Response> answer = question(*job);
+        if (answer.ok()) *response = *std::move(answer);
+        reactor->Finish(ToGrpc(answer.status()));
+      });
+  if (!posted) reactor->Finish(ToGrpc(absl::ResourceExhaustedError("too many questions wait for an answer; ask again later")));
+  return reactor;
+}
+
+grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerServiceImpl::Connect(grpc::CallbackServerContext*) {
+  return AgentStream::Start(registry_, streams_);
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
+                                                       v1::ListJobsResponse* response) {
+  for (const auto& job : registry_->List()) *response->add_jobs() = job->Summary();
+  return FinishWith(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
+                                                     v1::GetJobResponse* response) {
+  const auto job = registry_->Find(request->job());
+  if (job.ok()) *response = (*job)->Describe();
+  return FinishWith(context, job.status());
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(grpc::CallbackServerContext* context, const v1::GetPlanRequest* request,
+                                                      v1::GetPlanResponse* response) {
+  const auto job = registry_->Find(request->job());
+  if (!job.ok()) return FinishWith(context, job.status());
+  auto answer = AnswerGetPlan(**job);
+  if (answer.ok()) *response = *std::move(answer);
+  return FinishWith(context, answer.status());
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::GetProblem(grpc::CallbackServerContext* context, const v1::GetProblemRequest* request,
+                                                         v1::GetProblemResponse* response) {
+  return Ask<v1::GetProblemResponse>(context, request->job(), response, [](Job& job) { return AnswerGetProblem(job); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::GetFrontier(grpc::CallbackServerContext* context,
+                                                          const v1::GetFrontierRequest* request,
+                                                          v1::GetFrontierResponse* response) {
+  // The request lives until Finish.
+  return Ask<v1::GetFrontierResponse>(context, request->job(), response,
+                                      [request](Job& job) { return AnswerGetFrontier(job, *request); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::ExplainPlan(grpc::CallbackServerContext* context,
+                                                          const v1::ExplainPlanRequest* request,
+                                                          v1::ExplainPlanResponse* response) {
+  return Ask<v1::ExplainPlanResponse>(context, request->job(), response,
+                                      [request](Job& job) { return AnswerExplainPlan(job, *request); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::SimulatePlan(grpc::CallbackServerContext* context,
+                                                           const v1::SimulatePlanRequest* request,
+                                                           v1::SimulatePlanResponse* response) {
+  return Ask<v1::SimulatePlanResponse>(context, request->job(), response,
+                                       [request](Job& job) { return AnswerSimulatePlan(job, *request); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::SetConstraints(grpc::CallbackServerContext* context,
+                                                             const v1::SetConstraintsRequest* request,
+                                                             v1::SetConstraintsResponse* response) {
+  return Ask<v1::SetConstraintsResponse>(context, request->job(), response,
+                                         [request](Job& job) -> absl::StatusOr<v1::SetConstraintsResponse> {
+                                           absl::Status status = ValidateConstraints(job.name(), request->constraints());
+                                           if (status.ok()) status = job.SetConstraints(request->constraints());
+                                           if (!status.ok()) return status;
+                                           v1::SetConstraintsResponse answer;
+                                           *answer.mutable_constraints() = request->constraints();
+                                           return answer;
+                                         });
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grpc::CallbackServerContext*,
+                                                                             const v1::WatchJobRequest* request) {
+  auto job = registry_->Find(request->job());
+  if (!job.ok()) return new RefusedWatch(job.status());
+  return WatchStream::Start(*std::move(job), streams_);
+}
+
+}  // namespace tidetape::server

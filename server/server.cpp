@@ -1,0 +1,69 @@
+#include "server/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/log.h"
+#include "tidetape/v1/planner_service.grpc.pb.h"
+
+namespace tidetape::server {
+namespace {
+
+int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+
+}  // namespace
+
+Server::Server(const Options& options, Store* store, Clock* clock)
+    : options_(options),
+      planning_threads_({.threads = options.planning_threads}),
+      registry_(options.registry, store, clock, &planning_threads_),
+      question_threads_({.threads = options.question_threads}),
+      service_(&registry_, &streams_, &question_threads_) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {
+  std::unique_ptr<Server> server(new Server(options, store, clock));
+  if (absl::Status status = server->registry_.Restore(); !status.ok()) return status;
+  if (absl::Status status = server->Listen(); !status.ok()) return status;
+  return server;
+}
+
+absl::Status Server::Listen() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service_);
+  builder.SetMaxReceiveMessageSize(options_.max_receive_bytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(options_.keepalive_interval));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(options_.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, Millis(options_.least_ping_interval));
+  // Two servers on one port would share the agents between them.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  grpc_server_ = builder.BuildAndStart();
+  if (grpc_server_ == nullptr || port == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options_.listen, "; is the port taken, or the address not of this machine?"));
+  }
+  const size_t colon = options_.listen.rfind(':');
+  address_ = absl::StrCat(options_.listen.substr(0, colon), ":", port);
+  return absl::OkStatus();
+}
+
+Server::~Server() { Drain(); }
+
+void Server::Drain() {
+  if (grpc_server_ == nullptr || std::exchange(drained_, true)) return;
+  grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+  const size_t left = streams_.Drain(options_.reconnect_after, options_.drain_wait);
+  if (left > 0) spdlog::info("{} streams did not leave in time, ending them", left);
+  grpc_server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.shutdown_wait));
+  grpc_server_->Wait();
+}
+
+}  // namespace tidetape::server

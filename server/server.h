@@ -1,0 +1,74 @@
+// The whole server: registry, threads, gRPC, health and reflection.
+#ifndef TIDETAPE_SERVER_SERVER_H_
+#define TIDETAPE_SERVER_SERVER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/clock.h"
+#include "server/job_registry.h"
+#include "server/planner_service.h"
+#include "server/store/store.h"
+#include "server/stream_set.h"
+#include "server/worker.h"
+
+namespace tidetape::server {
+
+class Server {
+ public:
+  struct Options {
+    // host:port; port 0 takes a free one.
+    std::string listen = "127.0.0.1:50551";
+    JobRegistry::Options registry;
+    // Threads that plan; jobs queue for them.
+    int planning_threads = 1;
+    // Threads that answer questions which need the planner.
+    int question_threads = 2;
+    // Largest message that is taken, bytes.
+    int max_receive_bytes = 8 << 20;
+    // Pings on connections without traffic: how often, and how long an answer may take. Finds peers that vanished.
+    absl::Duration keepalive_interval = absl::Seconds(20);
+    absl::Duration keepalive_timeout = absl::Seconds(10);
+    // Agents may ping this often; below it gRPC ends their connection with too_many_pings.
+    absl::Duration least_ping_interval = absl::Seconds(5);
+    // What agents are told on drain, how long they have to leave, and how long calls have to end after that.
+    absl::Duration reconnect_after = absl::Seconds(1);
+    absl::Duration drain_wait = absl::Seconds(3);
+    absl::Duration shutdown_wait = absl::Seconds(2);
+  };
+
+  // Restores the store's jobs and listens. `store` and `clock` outlive the server. Unavailable where the address cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options, Store* store, Clock* clock);
+
+  // Drains.
+  ~Server();
+
+  // Where it listens, with the port that was taken, as in "127.0.0.1:50551".
+  const std::string& address() const { return address_; }
+
+  // Says NOT_SERVING, sends agents away with a time to come back, waits for them, then ends what is left. Ends within drain_wait +
+  // shutdown_wait. Call it from one thread; the second call does nothing.
+  void Drain();
+
+ private:
+  Server(const Options& options, Store* store, Clock* clock);
+  absl::Status Listen();
+
+  const Options options_;
+  Worker planning_threads_;
+  JobRegistry registry_;
+  StreamSet streams_;
+  Worker question_threads_;
+  PlannerServiceImpl service_;
+  std::unique_ptr<grpc::Server> grpc_server_;
+  std::string address_;
+  bool drained_ = false;
+};
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_SERVER_H_
