@@ -9,7 +9,8 @@
 namespace tidetape::planner {
 namespace {
 
-bool IsPlanned(const Storage& storage) { return storage.kind == StorageKind::kIntermediate; }
+// Site 0 is no name.
+bool HasAction(const Storage& storage) { return storage.kind == StorageKind::kIntermediate && storage.site != 0; }
 
 BlockSites NameBlock(const BlockTape& tape, const BlockPlan& plan, Action default_action) {
   BlockSites named;
@@ -26,7 +27,7 @@ BlockSites NameBlock(const BlockTape& tape, const BlockPlan& plan, Action defaul
   }
   candidates.insert(candidates.end(), plan.moved.begin(), plan.moved.end());
   for (int32_t storage : candidates) {
-    if (!IsPlanned(tape.storages[storage]) || actions[storage] == default_action) continue;
+    if (!HasAction(tape.storages[storage]) || actions[storage] == default_action) continue;
     named.sites.push_back({tape.storages[storage].site, actions[storage]});
   }
   std::sort(named.sites.begin(), named.sites.end(), [](const SiteAction& a, const SiteAction& b) { return a.site < b.site; });

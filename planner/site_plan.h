@@ -29,7 +29,8 @@ struct BlockSites {
 };
 
 // One entry a block. Under a limit the default is to replay, so that a value nobody planned for costs no memory; where everything
-// is kept (kUnlimitedBytes) the default is to save. A block that brought options has no sites.
+// is kept (kUnlimitedBytes) the default is to save. A block that brought options has
+// no sites, a storage with site 0 has no name.
 std::vector<BlockSites> NameBySites(const PlanningProblem& problem, const StepPlan& plan);
 
 // 16 hex digits that are equal where the plans are: limit, structures (one hash a block), actions, prediction.

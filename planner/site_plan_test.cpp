@@ -41,6 +41,12 @@ TEST(NameBySites, ListsWhatIsSavedUnderALimit) {
 
 TEST(NameBySites, AParameterIsNeverNamed) { EXPECT_THAT(NameBySites(MakeProblem(1000), MakePlan({0}))[0].sites, IsEmpty()); }
 
+TEST(NameBySites, AStorageWithoutASiteIsNotListed) {
+  PlanningProblem problem = MakeProblem(1000);
+  problem.tapes[0].storages[1].site = 0;
+  EXPECT_THAT(NameBySites(problem, MakePlan({1, 3}))[0].sites, ElementsAre(SiteAction{101, Action::kSave}));
+}
+
 TEST(NameBySites, KeepEverythingSavesByDefaultAndNamesExceptions) {
   auto named = NameBySites(MakeProblem(kUnlimitedBytes), MakePlan({1, 2}));
   EXPECT_EQ(named[0].default_action, Action::kSave);

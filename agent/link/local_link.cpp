@@ -96,11 +96,12 @@ void LocalLink::Run() {
 }
 
 bool LocalLink::Digest(Inbox inbox) {
-  const bool news = inbox.profile.has_value() || inbox.memory_limit_bytes.has_value();
+  const bool limit_changed = inbox.memory_limit_bytes.value_or(memory_limit_bytes_) != memory_limit_bytes_;
+  const bool news = inbox.profile.has_value() || limit_changed;
   const bool tapes_came = !inbox.tapes.empty();
   for (planner::BlockTape& tape : inbox.tapes) tapes_.emplace(tape.structure_hash, std::move(tape));
   for (const auto& [hash, costs] : inbox.costs) planner::UpdateCosts(costs, costs_);
-  if (inbox.memory_limit_bytes) memory_limit_bytes_ = *inbox.memory_limit_bytes;
+  memory_limit_bytes_ = inbox.memory_limit_bytes.value_or(memory_limit_bytes_);
   if (inbox.profile) profile_ = std::move(inbox.profile);
   if (!profile_) return false;
   const bool waited = waits_for_tapes_;

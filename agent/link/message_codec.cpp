@@ -6,34 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "planner/io/problem_io.h"
 
 namespace tidetape::link {
 namespace {
 
-v1::Storage::Kind KindToMessage(planner::StorageKind kind) {
-  switch (kind) {
-    case planner::StorageKind::kIntermediate:
-      return v1::Storage::KIND_INTERMEDIATE;
-    case planner::StorageKind::kBlockInput:
-      return v1::Storage::KIND_BLOCK_INPUT;
-    case planner::StorageKind::kParameter:
-      return v1::Storage::KIND_PARAMETER;
-  }
-  return v1::Storage::KIND_UNSPECIFIED;
-}
-
 template <typename List, typename Field>
 void Fill(const List& from, Field* to) {
   to->Add(from.begin(), from.end());
-}
-
-void InstanceToMessage(const planner::BlockInstance& from, v1::BlockInstance* to) {
-  to->set_name(from.name);
-  to->set_forward_base_bytes(from.forward_base_bytes);
-  to->set_backward_base_bytes(from.backward_base_bytes);
-  to->set_backward_transient_bytes(from.backward_transient_bytes);
-  Fill(from.gradient_live_bytes, to->mutable_gradient_live_bytes());
-  Fill(from.start_live_bytes, to->mutable_start_live_bytes());
 }
 
 bool IsAction(v1::Action action) { return action == v1::ACTION_SAVE || action == v1::ACTION_REPLAY || action == v1::ACTION_MOVE; }
@@ -55,46 +35,6 @@ std::string DescribeHolder(const v1::PeakHolder& holder) {
 
 }  // namespace
 
-v1::BlockTape TapeToMessage(const planner::BlockTape& from) {
-  v1::BlockTape tape;
-  tape.set_name(from.name);
-  tape.set_structure_hash(from.structure_hash);
-  for (const planner::Storage& storage : from.storages) {
-    v1::Storage* to = tape.add_storages();
-    to->set_bytes(storage.bytes);
-    to->set_kind(KindToMessage(storage.kind));
-    to->set_must_save(storage.must_save);
-    to->set_must_recompute(storage.must_recompute);
-    to->set_held_anyway(storage.held_anyway);
-    to->set_site(storage.site);
-    to->set_label(storage.label);
-  }
-  for (const planner::Op& op : from.ops) {
-    v1::Op* to = tape.add_ops();
-    to->set_name(op.name);
-    to->set_cost_seconds(op.cost_seconds);
-    Fill(op.reads, to->mutable_reads());
-    Fill(op.writes, to->mutable_writes());
-    to->set_replayable(op.replayable);
-    to->set_replay_workspace_bytes(op.replay_workspace_bytes);
-  }
-  Fill(from.consumed, tape.mutable_consumed());
-  for (const planner::Value& value : from.values) {
-    v1::Value* to = tape.add_values();
-    to->set_storage(value.storage);
-    to->set_version(value.version);
-    to->set_copy_seconds(value.copy_seconds);
-  }
-  for (const planner::BackwardEvent& event : from.backward) {
-    v1::BackwardEvent* to = tape.add_backward();
-    Fill(event.reads, to->mutable_reads());
-    Fill(event.releases, to->mutable_releases());
-    to->set_gradient_live_bytes(event.gradient_live_bytes);
-    to->set_start_live_bytes(event.start_live_bytes);
-  }
-  return tape;
-}
-
 v1::StepReport ReportToMessage(const StepReport& from) {
   v1::StepReport report;
   report.set_step(from.step);
@@ -114,7 +54,7 @@ v1::StepReport ReportToMessage(const StepReport& from) {
     for (const planner::ProfiledBlock& block : from.profile->blocks) {
       v1::ProfiledBlock* to = profile->add_blocks();
       to->set_structure_hash(block.structure_hash);
-      InstanceToMessage(block.instance, to->mutable_instance());
+      *to->mutable_instance() = planner::ToProto(block.instance);
     }
   }
   for (const planner::TapeCosts& costs : from.costs) {

@@ -1,4 +1,4 @@
-// Between the link's structs and the messages of proto/tidetape/v1.
+// Between the link's structs and the messages of proto/tidetape/v1. Tapes are planner/io's to convert.
 //
 // Pure functions; safe to call from any thread.
 #ifndef TIDETAPE_AGENT_LINK_MESSAGE_CODEC_H_
@@ -9,12 +9,10 @@
 #include "absl/status/statusor.h"
 #include "agent/link/owned_plan.h"
 #include "agent/link/planner_link.h"
-#include "planner/problem.h"
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::link {
 
-v1::BlockTape TapeToMessage(const planner::BlockTape& tape);
 v1::StepReport ReportToMessage(const StepReport& report);
 
 // InvalidArgument where the plan names no generation or an action that the agent does not know.

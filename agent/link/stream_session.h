@@ -25,8 +25,8 @@ class StreamSession {
  public:
   // A piece of a serialized tape is at most this long.
   static constexpr size_t kChunkBytes = size_t{1} << 20;
-  // Larger messages would end the stream: gRPC servers take 4 MiB.
-  static constexpr size_t kMessageBytes = (size_t{4} << 20) - (size_t{64} << 10);
+  // Larger messages would end the stream: the server takes 8 MiB.
+  static constexpr size_t kMessageBytes = (size_t{8} << 20) - (size_t{64} << 10);
 
   // `recap`: reports may have been lost with an earlier stream or server, so the newest profile is sent again.
   StreamSession(const LinkOptions& options, Outbox& outbox, PlanSlot& plans, bool recap);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "agent/link/message_codec.h"
+#include "planner/io/problem_io.h"
 
 namespace tidetape::link {
 
@@ -41,7 +41,7 @@ std::shared_ptr<const std::string> TapeCache::Serialized(uint64_t structure_hash
     tape = found->second.tape;
   }
   // Outside the lock: this takes long, and the training thread may want to put a tape.
-  auto bytes = std::make_shared<const std::string>(TapeToMessage(*tape).SerializeAsString());
+  auto bytes = std::make_shared<const std::string>(planner::ToProto(*tape).SerializeAsString());
   const std::lock_guard<std::mutex> lock(mutex_);
   entries_[structure_hash] = {nullptr, bytes};
   return bytes;
