@@ -1,111 +1,98 @@
 """Compares all ways of training one shape: gradients, step peaks, times."""
 
-import functools
+import contextlib
 
-import tidetape
-from tests.benchmarks import report, rivals, timing
+from tests.benchmarks import report, timing, variants
 from tests.benchmarks.intervals import median_interval, ratio
-from tests.benchmarks.shapes import build_batch, build_model
-from tests.benchmarks.variants import Variant, blocks_of, require_equal, step_peak
+from tests.benchmarks.workers import Worker
 
-SAC_POLICIES = {"SAC titan": rivals.titan_policy, "SAC all mm+attn": rivals.all_matmuls_policy}
+PLAIN, FULL = variants.PLAIN.name, variants.FULL_CHECKPOINT.name
+NOTHING, ALL = variants.NOTHING_SAVED.name, variants.ALL_SAVED.name
+PLANNED = "tidetape, best SAC's memory"
+POLICIES = (variants.SAC_TITAN, variants.SAC_ALL_MATMULS)
 # The policies are ranked before the timed rounds, in which only the best of them runs.
 RANKING_ROUNDS = 9
-# The planner needs a few steps to measure; after so many without a plan something is wrong.
-MOST_STEPS_TO_PLAN = 60
 
 
 def compare(shape, rounds, progress):
     """The figures of one shape, as they go into the JSON."""
-    model = build_model(shape)
-    batch = build_batch(shape, model)
-    plain = Variant("plain", model, batch)
-    full = Variant("full checkpoint", model, batch, lambda model: rivals.checkpoint_blocks(blocks_of(model)))
-    policies = [Variant(name, model, batch, functools.partial(_selective, policy)) for name, policy in SAC_POLICIES.items()]
-    nothing_saved = Variant("nothing saved", model, batch, _attach_nothing_saved)
-    all_saved = Variant("all saved", model, batch, _attach("max"))
-    variants = [plain, full, *policies, nothing_saved, all_saved]
+    expected, peaks = _results_and_peaks(shape)
+    ranking = _rank(shape, min(RANKING_ROUNDS, rounds))
+    best = min(POLICIES, key=lambda policy: ranking[policy.name].median)
+    planned = variants.planned(PLANNED, memory_limit_bytes=peaks[best.name][0])
+    timed = [variants.PLAIN, variants.FULL_CHECKPOINT, best, variants.NOTHING_SAVED, planned, variants.ALL_SAVED]
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(variant, shape)) for variant in timed]
+        by_name = {worker.name: worker for worker in workers}
+        saved_bytes = by_name[PLANNED].call("wait_for_plan")
+        _require_equal(PLANNED, by_name[PLANNED].call("result"), expected)
+        seconds = timing.measure(_samplers(workers, shape), rounds, progress=progress)
+        for worker in workers:
+            _require_equal(worker.name, worker.call("result"), expected)
+        peaks[PLANNED] = by_name[PLANNED].call("peak_bytes")
 
-    loss, gradients = plain.result()
-    peaks = {}
-    for variant in variants:
-        require_equal(variant, loss, gradients)
-        peaks[variant.name] = step_peak(variant, tidetape._C)
-
-    ranking = timing.measure({v.name: v.seconds for v in [plain, *policies]}, min(RANKING_ROUNDS, rounds))
-    best = min(policies, key=lambda v: ratio(ranking[v.name], ranking[plain.name]).median)
-    limit, _ = peaks[best.name]
-    planned = Variant("at best policy's memory", model, batch, _attach(limit))
-    _wait_for_plan(planned)
-    require_equal(planned, loss, gradients)
-    peaks[planned.name] = step_peak(planned, tidetape._C)
-
-    timed = [plain, full, best, nothing_saved, planned, all_saved]
-    seconds = timing.measure({v.name: v.seconds for v in timed}, rounds, progress=progress)
-    ratios = {v.name: ratio(seconds[v.name], seconds[plain.name]) for v in timed}
-    for policy in policies:
-        if policy is not best:
-            ratios[policy.name] = ratio(ranking[policy.name], ranking[plain.name])
-    peaks[planned.name] = step_peak(planned, tidetape._C)  # again, after all the steps in between
-    for variant in (nothing_saved, planned, all_saved):
-        require_equal(variant, loss, gradients)
-
+    ratios = ranking | {variant.name: ratio(seconds[variant.name], seconds[PLAIN]) for variant in timed}
     activation = {name: peak - before for name, (peak, before) in peaks.items()}
     headline = {
-        "replay_over_checkpoint": ratio(seconds[nothing_saved.name], seconds[full.name]),
-        "replay_over_best_policy": ratio(seconds[planned.name], seconds[best.name]),
-        "attach_save_all_over_plain": ratio(seconds[all_saved.name], seconds[plain.name]),
+        "replay_over_checkpoint": ratio(seconds[NOTHING], seconds[FULL]),
+        "replay_over_best_policy": ratio(seconds[PLANNED], seconds[best.name]),
+        "attach_save_all_over_plain": ratio(seconds[ALL], seconds[PLAIN]),
     }
     figures = {name: estimate.median for name, estimate in headline.items()} | {
-        "peak_over_checkpoint": activation[nothing_saved.name] / activation[full.name],
-        "peak_over_best_policy": activation[planned.name] / activation[best.name],
+        "peak_over_checkpoint": activation[NOTHING] / activation[FULL],
+        "peak_over_best_policy": activation[PLANNED] / activation[best.name],
         "best_policy": best.name,
+        "planned_saved_bytes": saved_bytes,
         "dtype": str(shape.dtype).removeprefix("torch."),
-        "plain_seconds": median_interval(seconds[plain.name]).median,
+        "plain_seconds": median_interval(seconds[PLAIN]).median,
         "intervals": {name: estimate.as_json() for name, estimate in headline.items()},
         "over_plain": {name: estimate.as_json() for name, estimate in ratios.items()},
         "peak_bytes": activation,
     }
     _print(shape, figures, headline, ratios, activation)
-    for variant in (nothing_saved, planned, all_saved):
-        variant.close()
     return figures
 
 
-def _selective(policy, model):
-    rivals.checkpoint_blocks_saving(blocks_of(model), policy)
+def _results_and_peaks(shape):
+    """(plain training's loss and gradients, {variant: (step peak, bytes before)}); every variant's gradients were compared."""
+    expected, peaks = None, {}
+    for variant in (variants.PLAIN, variants.FULL_CHECKPOINT, *POLICIES, variants.NOTHING_SAVED, variants.ALL_SAVED):
+        with Worker(variant, shape) as worker:
+            peaks[variant.name] = worker.call("peak_bytes")
+            result = worker.call("result")
+        expected = expected or result
+        _require_equal(variant.name, result, expected)
+    return expected, peaks
 
 
-def _attach(memory_limit):
-    def prepare(model):
-        return tidetape.attach(model, blocks=blocks_of(model), memory_limit=memory_limit, planner="local")
-
-    return prepare
-
-
-def _attach_nothing_saved(model):
-    # "min" plans once it has measured; without a planner it stays with nothing saved.
-    return tidetape.attach(model, blocks=blocks_of(model), memory_limit="min", planner=None)
+def _rank(shape, rounds):
+    """The policies' times over plain."""
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(variant, shape)) for variant in (variants.PLAIN, *POLICIES)]
+        seconds = timing.measure(_samplers(workers, shape), rounds)
+    return {policy.name: ratio(seconds[policy.name], seconds[PLAIN]) for policy in POLICIES}
 
 
-def _wait_for_plan(variant):
-    for _ in range(MOST_STEPS_TO_PLAN):
-        if variant.session.plan.generation > 0:
-            return
-        variant.zero_gradients()
-        variant.run()
-    raise AssertionError(f"{variant.name}: no plan after {MOST_STEPS_TO_PLAN} steps")
+def _samplers(workers, shape):
+    def sampler(worker):
+        return lambda: worker.call("step_seconds", shape.steps, shape.warm_steps)
+
+    return {worker.name: sampler(worker) for worker in workers}
+
+
+def _require_equal(name, result, expected):
+    """Raises unless the loss and all gradients are plain training's, to the bit."""
+    (loss, gradients), (expected_loss, expected_gradients) = result, expected
+    if loss != expected_loss:
+        raise AssertionError(f"{name}: loss {loss!r} is not plain training's {expected_loss!r}")
+    different = [parameter for parameter in expected_gradients if gradients[parameter] != expected_gradients[parameter]]
+    if different:
+        raise AssertionError(f"{name}: {len(different)} of {len(gradients)} gradients differ from plain's, first {different[0]}")
 
 
 def _print(shape, figures, headline, ratios, activation):
     rows = [
-        [
-            name,
-            estimate,
-            estimate.count,
-            report.mebibytes(activation[name]),
-            f"{activation[name] / activation['full checkpoint']:.3f}",
-        ]
+        [name, estimate, estimate.count, report.mebibytes(activation[name]), f"{activation[name] / activation[FULL]:.3f}"]
         for name, estimate in sorted(ratios.items(), key=lambda item: item[1].median)
     ]
     report.print_table(

@@ -17,8 +17,10 @@ class Shape:
     batch: int
     tokens: int
     dtype: torch.dtype
-    # More than the 60 pairs that a figure needs where a step is short and its timing therefore noisy.
     rounds: int = 60
+    # A short step is timed as the mean of several, after one that fills the caches.
+    steps: int = 1
+    warm_steps: int = 0
 
 
 OP_BOUND = Shape(
@@ -37,6 +39,8 @@ OP_BOUND = Shape(
     tokens=64,
     dtype=torch.float32,
     rounds=120,
+    steps=4,
+    warm_steps=1,
 )
 
 COMPUTE_BOUND = Shape(

@@ -1,73 +1,67 @@
-"""The ways of training one model that a benchmark compares: each has its own modules over the same parameters and gradients."""
+"""The ways of training one model that a benchmark compares.
 
-import copy
-import gc
+tidetape is imported where a variant uses it or where bytes are counted, so that plain training and the rivals are timed without it.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import statistics
 import time
+from collections.abc import Callable
 
 import torch
 from torch import nn
 
+from tests.benchmarks import rivals
+from tests.benchmarks.shapes import build_batch, build_model
 
+# The planner needs a few steps to measure; after so many without a plan something is wrong.
+MOST_STEPS_TO_PLAN = 60
+
+
+@dataclasses.dataclass(frozen=True)
 class Variant:
-    """One way of running forward and backward.
+    """A name, and what to do with a model so that it trains this way; `prepare` may return a session of Tidetape's."""
 
-    `prepare(model)` changes the copy of the model that it is given, and may return a session of Tidetape's.
-    """
+    name: str
+    prepare: Callable = lambda model: None
 
-    def __init__(self, name, model, batch, prepare=None):
-        self.name = name
-        self.model = _copy_sharing_parameters(model)
-        self.batch = batch
-        self.session = prepare(self.model) if prepare else None
 
-    def zero_gradients(self):
-        """Outside of what is timed. Kept allocated, so that every variant adds into the same memory."""
-        for parameter in self.model.parameters():
-            parameter.grad.zero_()
+PLAIN = Variant("plain")
+FULL_CHECKPOINT = Variant("full checkpoint", lambda model: rivals.checkpoint_blocks(blocks_of(model)))
+SAC_TITAN = Variant("SAC titan", lambda model: rivals.checkpoint_blocks_saving(blocks_of(model), rivals.titan_policy))
+SAC_ALL_MATMULS = Variant(
+    "SAC all mm+attn", lambda model: rivals.checkpoint_blocks_saving(blocks_of(model), rivals.all_matmuls_policy)
+)
+NOTHING_SAVED = Variant("tidetape, nothing saved", lambda model: _attach(model, "min", "none"))
+ALL_SAVED = Variant("tidetape, all saved", lambda model: _attach(model, "max", "none"))
 
-    def run(self):
-        """One forward and backward; returns the loss."""
-        if self.session is None:
-            return self._forward_backward()
-        with self.session.step():
-            return self._forward_backward()
 
-    def seconds(self):
-        """CPU seconds of one forward and backward on the training thread."""
-        self.zero_gradients()
-        start = time.thread_time()
-        self.run()
-        return time.thread_time() - start
+def planned(name, memory_limit_bytes):
+    """Tidetape under a limit on the step peak, with its own planner."""
+    return Variant(name, lambda model: _attach(model, memory_limit_bytes, "local"))
 
-    def forward_seconds(self):
-        """CPU seconds of the forward alone, with a backward after it, as in training."""
-        self.zero_gradients()
-        if self.session is None:
-            return self._timed_forward()
-        with self.session.step():
-            return self._timed_forward()
 
-    def result(self):
-        """(loss, gradients by parameter name) of one step from zero gradients."""
-        self.zero_gradients()
-        loss = self.run()
-        return loss, {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
+def _bare_redispatch(model):
+    import tidetape
 
-    def close(self):
-        if self.session is not None:
-            self.session.detach()
+    def within(forward, *args, **kwargs):
+        with tidetape._C.BareRedispatch():
+            return forward(*args, **kwargs)
 
-    def _forward_backward(self):
-        loss = self.model(**self.batch).loss
-        loss.backward()
-        return loss.detach()
+    for block in blocks_of(model):
+        block.forward = functools.partial(within, block.forward)
 
-    def _timed_forward(self):
-        start = time.thread_time()
-        loss = self.model(**self.batch).loss
-        seconds = time.thread_time() - start
-        loss.backward()
-        return seconds
+
+BARE_REDISPATCH = Variant("bare redispatch", _bare_redispatch)
+
+
+def _attach(model, memory_limit, planner):
+    import tidetape
+
+    return tidetape.attach(model, blocks=blocks_of(model), memory_limit=memory_limit, planner=planner)
 
 
 def blocks_of(model):
@@ -75,28 +69,87 @@ def blocks_of(model):
     return list(max((module for module in model.modules() if isinstance(module, nn.ModuleList)), key=len))
 
 
-def require_equal(variant, loss, gradients):
-    """Raises unless one step of `variant` gives this loss and these gradients to the bit."""
-    own_loss, own_gradients = variant.result()
-    if not torch.equal(own_loss, loss):
-        raise AssertionError(f"{variant.name}: loss {own_loss.item()!r} is not plain training's {loss.item()!r}")
-    different = [name for name, gradient in gradients.items() if not torch.equal(own_gradients[name], gradient)]
-    if different:
-        raise AssertionError(
-            f"{variant.name}: {len(different)} of {len(gradients)} gradients differ from plain's, first {different[0]}"
-        )
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One forward and backward; seconds are CPU time of the training thread."""
+
+    loss: torch.Tensor
+    seconds: float
+    forward_seconds: float
 
 
-def step_peak(variant, meter):
-    """(peak of one step, live bytes before it): everything that is alive in the process."""
-    variant.zero_gradients()
-    gc.collect()
-    before = meter.meter_live_bytes()
-    meter.meter_reset_peak()
-    variant.run()
-    return meter.meter_peak_bytes(), before
+class Training:
+    """A variant at work on a shape, the only one in its process."""
+
+    def __init__(self, variant, shape):
+        self._model = build_model(shape)
+        self._batch = build_batch(shape, self._model)
+        self._session = variant.prepare(self._model)
+
+    def step_seconds(self, steps, warm_steps):
+        """CPU seconds of one forward and backward, the mean over `steps` of them."""
+        return statistics.fmean(step.seconds for step in self._steps(steps, warm_steps))
+
+    def forward_seconds(self, steps, warm_steps):
+        """CPU seconds of the forward alone; each has its backward after it, as in training."""
+        return statistics.fmean(step.forward_seconds for step in self._steps(steps, warm_steps))
+
+    def result(self):
+        """(loss, {parameter: hash of its gradient's bits}) of one step from zero gradients."""
+        self._zero_gradients()
+        loss = self._step().loss.item()
+        return loss, {name: _hash(parameter.grad) for name, parameter in self._model.named_parameters()}
+
+    def peak_bytes(self):
+        """(peak of one step, live bytes before it), every CPU tensor of the process counted."""
+        from tidetape import _C
+
+        self._zero_gradients()
+        before = _C.meter_live_bytes()
+        _C.meter_reset_peak()
+        self._step()
+        return _C.meter_peak_bytes(), before
+
+    def wait_for_plan(self):
+        """Trains until a plan is in force; returns what it saves, in bytes."""
+        for _ in range(MOST_STEPS_TO_PLAN):
+            if self._session.plan.generation > 0:
+                return self._session.plan.saved_bytes
+            self._steps(1, 0)
+        raise AssertionError(f"no plan after {MOST_STEPS_TO_PLAN} steps")
+
+    def intercepted_ops(self):
+        """Ops of one step that pass through the fallback."""
+        from tidetape import _C
+
+        before = _C.intercepted_ops()
+        self._step()
+        return _C.intercepted_ops() - before
+
+    def close(self):
+        if self._session is not None:
+            self._session.detach()
+
+    def _steps(self, steps, warm_steps):
+        self._zero_gradients()
+        for _ in range(warm_steps):
+            self._step()
+        return [self._step() for _ in range(steps)]
+
+    def _step(self):
+        start = time.thread_time()
+        with self._session.step() if self._session else contextlib.nullcontext():
+            before = time.thread_time()
+            loss = self._model(**self._batch).loss
+            forward_seconds = time.thread_time() - before
+            loss.backward()
+        return Step(loss.detach(), time.thread_time() - start, forward_seconds)
+
+    def _zero_gradients(self):
+        """Outside of what is timed. They stay allocated."""
+        for parameter in self._model.parameters():
+            parameter.grad.zero_()
 
 
-def _copy_sharing_parameters(model):
-    shared = {id(parameter): parameter for parameter in model.parameters()}
-    return copy.deepcopy(model, memo=shared)
+def _hash(tensor):
+    return hashlib.sha256(tensor.contiguous().view(-1).view(torch.uint8).numpy()).hexdigest()

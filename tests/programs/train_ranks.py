@@ -1,0 +1,77 @@
+"""Run by torchrun: trains a small language model with FSDP2 and Tidetape until a file appears, one log line a step and rank.
+
+torchrun --nproc-per-node 2 tests/programs/train_ranks.py --planner HOST:PORT --limit BYTES --logs FOLDER --stop FILE
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import tidetape
+
+CONFIG = {
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 256,
+    "use_cache": False,
+}
+TOKENS = (2, 64)
+
+
+def main():
+    options = parse_options()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("qwen3", **CONFIG)).train()
+    for layer in model.model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    session = tidetape.attach(model, memory_limit=options.limit, planner=options.planner)
+    generator = torch.Generator().manual_seed(rank)
+    with open(options.logs / f"rank{rank}.jsonl", "w", encoding="utf-8", buffering=1) as log:
+        while not everybody_stops(options.stop):
+            tokens = torch.randint(CONFIG["vocab_size"], TOKENS, generator=generator)
+            cpu = time.process_time()
+            with session.step():
+                loss = model(input_ids=tokens, labels=tokens).loss
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            cpu = time.process_time() - cpu
+            line = session.stats() | {"rank": rank, "time": time.time(), "cpu_seconds": cpu, "loss": loss.item()}
+            log.write(json.dumps(line, default=list) + "\n")
+    session.detach()
+    dist.destroy_process_group()
+
+
+def everybody_stops(stop):
+    """Whether the file is there; all ranks hear the same."""
+    flag = torch.tensor(int(stop.exists()))
+    dist.broadcast(flag, 0)
+    return bool(flag)
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--planner", required=True)
+    parser.add_argument("--limit", required=True)
+    parser.add_argument("--logs", type=Path, required=True)
+    parser.add_argument("--stop", type=Path, required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
