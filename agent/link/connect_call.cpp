@@ -38,20 +38,16 @@ void ConnectCall::Handle(CallEvent event, bool ok) {
   }
 }
 
-bool ConnectCall::Pump() {
-  if (!started_ || broken_ || finished_ || said_goodbye_) return false;
-  if (writing_) return false;
+void ConnectCall::Pump() {
+  if (!started_ || broken_ || finished_ || said_goodbye_ || writing_) return;
   if (session_.Next(&request_)) {
     writing_ = true;
     stream_->Write(request_, AsTag(CallEvent::kWritten));
-    return false;
-  }
-  if (leaving_) {
+  } else if (leaving_ && session_.welcomed()) {
     said_goodbye_ = true;
     writing_ = true;
     stream_->WritesDone(AsTag(CallEvent::kWritesDone));
   }
-  return session_.welcomed();
 }
 
 void ConnectCall::SayGoodbye(TimePoint give_up_at) {

@@ -29,10 +29,10 @@ class ConnectCall {
   // Takes an event of the queue that belongs to the call.
   void Handle(CallEvent event, bool ok);
 
-  // Writes what the session has to say, if nothing is in flight. True where nothing is left to write or in flight.
-  bool Pump();
+  // Writes what the session has to say next, if nothing is in flight.
+  void Pump();
 
-  // Says goodbye: no more writes; the server has until `give_up_at` to end the stream.
+  // Ends the call once the session has nothing more to say; it is cancelled at `give_up_at`.
   void SayGoodbye(TimePoint give_up_at);
 
   // Cancels the call once `give_up_at` has passed.
