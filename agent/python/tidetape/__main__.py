@@ -1,0 +1,5 @@
+import sys
+
+from tidetape.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Trains one model plain, with full checkpointing and with Tidetape under several memory limits, and compares them."""
