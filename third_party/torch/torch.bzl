@@ -31,7 +31,9 @@ cc_library(
 """
 
 def _impl(ctx):
-    python = ctx.os.environ.get("TIDETAPE_PYTHON") or "python3"
+    # The project's own environment, unless the caller names another.
+    own = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
+    python = ctx.os.environ.get("TIDETAPE_PYTHON") or (str(own) if own.exists else "python3")
     if "/" not in python:
         python = str(ctx.which(python))
     result = ctx.execute([python, "-I", "-c", _PROBE])

@@ -1,0 +1,142 @@
+#include "agent/measure/step_profile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/measure/meter.h"
+
+namespace tidetape::agent {
+
+StepProfile& StepProfile::Get() {
+  static auto* profile = new StepProfile();  // tapes may outlive static destruction
+  return *profile;
+}
+
+void StepProfile::Switch(int64_t* sink) {
+  const int64_t peak = meter::TakePeak();
+  step_peak_ = std::max(step_peak_, peak);
+  *sink_ = std::max(*sink_, peak - PlannedBytes());
+  sink_ = sink;
+}
+
+StepProfile::Slot& StepProfile::At(int32_t position) {
+  while (static_cast<size_t>(position) >= slots_.size()) slots_.emplace_back();
+  return slots_[position];
+}
+
+void StepProfile::NewMark(Slot& slot) {
+  slot.marks.emplace_back();
+  Switch(&slot.marks.back().peak_bytes);
+  slot.marks.back().start_bytes = meter::LiveBytes() - PlannedBytes();
+}
+
+void StepProfile::ForwardBegins(int32_t position) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Slot& slot = At(position);
+  Switch(&slot.profile.forward_peak_bytes);
+  slot.profile.forward_peak_bytes = std::max(slot.profile.forward_peak_bytes, std::exchange(between_, 0));
+  live_.push_back(meter::LiveBytes());
+}
+
+void StepProfile::ForwardEnds() {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Switch(&between_);
+  live_.push_back(meter::LiveBytes());
+}
+
+void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, int32_t storage) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Slot& slot = At(position);
+  if (first) {
+    // The marks of a former execution may still be the sink: end its interval before they go.
+    Switch(&outside_);
+    head_ = std::max(head_, std::exchange(between_, 0));
+    Merge(slot);
+    slot.profile.structure_hash = structure_hash;
+    slot.profile.complete = false;
+    live_.push_back(meter::LiveBytes());
+  }
+  NewMark(slot);
+  slot.marks.back().reads.push_back(storage);
+}
+
+void StepProfile::ReplayBegins() {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Switch(&scratch_);
+}
+
+void StepProfile::ReplayEnds(int32_t position) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Slot& slot = At(position);
+  Switch(slot.marks.empty() ? &outside_ : &slot.marks.back().peak_bytes);
+}
+
+void StepProfile::Releases(int32_t position, int32_t storage) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Slot& slot = At(position);
+  if (slot.marks.empty()) return;
+  slot.marks.back().releases.push_back(storage);
+  Switch(&scratch_);
+}
+
+void StepProfile::ReleaseEnds(int32_t position) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Slot& slot = At(position);
+  if (!slot.marks.empty()) NewMark(slot);
+}
+
+void StepProfile::BackwardEnds(int32_t position, bool others_alive) {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  At(position).profile.complete = true;
+  live_.push_back(meter::LiveBytes());
+  if (!others_alive) Switch(&outside_);
+}
+
+int64_t StepProfile::TakeReplayPeak() {
+  const std::lock_guard lock(mutex_);
+  const int64_t peak = meter::TakePeak();
+  step_peak_ = std::max(step_peak_, peak);
+  return peak;
+}
+
+void StepProfile::Merge(Slot& slot) {
+  std::vector<BackwardMark> marks(std::make_move_iterator(slot.marks.begin()), std::make_move_iterator(slot.marks.end()));
+  slot.marks.clear();
+  if (marks.empty()) return;
+  const auto same = [](const BackwardMark& a, const BackwardMark& b) { return a.reads == b.reads && a.releases == b.releases; };
+  if (std::equal(marks.begin(), marks.end(), slot.profile.marks.begin(), slot.profile.marks.end(), same)) {
+    for (size_t i = 0; i < marks.size(); ++i) {
+      marks[i].peak_bytes = std::max(marks[i].peak_bytes, slot.profile.marks[i].peak_bytes);
+      marks[i].start_bytes = std::max(marks[i].start_bytes, slot.profile.marks[i].start_bytes);
+    }
+  }
+  slot.profile.marks = std::move(marks);
+}
+
+StepMemory StepProfile::FinishStep(bool profile_next) {
+  const std::lock_guard lock(mutex_);
+  Switch(&outside_);
+  StepMemory memory;
+  memory.step_peak_bytes = std::exchange(step_peak_, 0);
+  memory.head_peak_bytes = std::exchange(head_, 0);
+  memory.outside_peak_bytes = std::exchange(outside_, 0);
+  memory.live_bytes = std::exchange(live_, {});
+  for (Slot& slot : slots_) {
+    Merge(slot);
+    memory.instances.push_back(std::move(slot.profile));
+  }
+  slots_.clear();
+  between_ = scratch_ = 0;
+  profiling_.store(profile_next, std::memory_order_relaxed);
+  return memory;
+}
+
+}  // namespace tidetape::agent

@@ -1,0 +1,66 @@
+"""Finds and loads the native parts: beside this file in an installed package, in bazel-bin in a source tree."""
+
+from __future__ import annotations
+
+import gc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+_PACKAGE = Path(__file__).resolve().parent
+_TREE = _PACKAGE.parents[2] / "bazel-bin"
+
+
+def _find(name: str, built_at: str) -> Path:
+    for path in (_PACKAGE / name, _TREE / built_at):
+        if path.exists():
+            return path
+    raise ImportError(f"tidetape: {name} is neither in {_PACKAGE} nor in {_TREE / built_at}; run `make build` or install the wheel")
+
+
+def library_path() -> str:
+    """Path of libtt_agent.so, the link to the planner. Raises ImportError where it was not built."""
+    return str(_find("libtt_agent.so", "agent/link/libtt_agent.so"))
+
+
+def _load() -> ModuleType:
+    name = f"{__package__}._C"
+    path = _find("_C.so", "agent/session/_C.so")
+    loader = importlib.machinery.ExtensionFileLoader(name, str(path))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[name] = module
+    return module
+
+
+def _adopt_existing_tensors(native: ModuleType) -> None:
+    """Counts tensors that were allocated before the meter was there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for item in gc.get_objects():
+            try:
+                if isinstance(item, torch.Tensor) and item.device.type == "cpu" and item.layout == torch.strided:
+                    native.meter_adopt(getattr(item, "_local_tensor", item))
+            except Exception:  # noqa: BLE001, objects that are half alive raise whatever they like
+                continue
+
+
+_C = _load()
+
+intercept_problem: str = _C.install() if os.environ.get("TIDETAPE_DISABLE", "") in ("", "0") else "TIDETAPE_DISABLE is set"
+"""Empty, or in one line why this torch cannot be intercepted."""
+
+_C.meter_install()
+_adopt_existing_tensors(_C)
+
+
+def intercept_status() -> tuple[bool, str]:
+    """Whether ops can be recorded in this process, and a line about it."""
+    return (not intercept_problem, intercept_problem or f"torch {torch.__version__}: ops below autograd can be recorded")

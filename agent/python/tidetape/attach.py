@@ -1,0 +1,87 @@
+"""attach(): the one call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from torch import nn
+
+from . import _native, session
+from .blocks import compiled_reason, find_blocks, unwrap
+from .existing import POLICIES, handle_existing
+from .memory_limit import parse_memory_limit
+
+_log = logging.getLogger("tidetape")
+
+
+def attach(
+    model: nn.Module,
+    *,
+    blocks: str | Sequence[str | nn.Module] | None = None,
+    memory_limit: int | str = "90%",
+    planner: str = "local",
+    job: str | None = None,
+    existing: str = "replace",
+) -> session.Session:
+    """Lets Tidetape manage the activations of `model`, from its next forward on. The model's code, module names and state dict
+    keys stay as they are.
+
+    blocks: None (FSDP2 units below the root, or the repeated children of ModuleLists), name globs ("model.layers.*"), or modules.
+    memory_limit: on the step peak of this process, everything alive counted: bytes, "3.5GiB", "90%" (of the device; on CPU of the
+        cgroup's or the machine's memory, shared among the ranks of the host), "min" (as little as possible) or "max" (keep
+        everything).
+    planner: "local" (embedded in this process), "host:port" of a tidetape-server, or "none" (nothing is planned: nothing is
+        saved, or everything with memory_limit="max").
+    job: name of the job; else TIDETAPE_JOB, SLURM_JOB_ID, torchrun's run id.
+    existing: checkpointing that is already on is replaced ("replace"), kept, its blocks left alone ("keep"), or refused ("error").
+
+    Works before or after fully_shard, DDP, meta-device initialisation and torch.compile of blocks (compiled blocks run as they
+    are). Raises ValueError on bad arguments. With a torch that cannot be intercepted it says so once and leaves training alone.
+    """
+    if existing not in POLICIES:
+        raise ValueError(f"existing is {existing!r}; it must be one of {', '.join(POLICIES)}")
+    if planner not in ("local", "none") and ":" not in planner:
+        raise ValueError(f'planner is {planner!r}; it must be "local", "none" or "host:port"')
+    limit = parse_memory_limit(memory_limit)
+    if session.current() is not None:
+        raise ValueError("another model is attached in this process; call detach() on its session first, or attach a module that "
+                         "contains both models")
+    found = find_blocks(model, blocks)
+    if _native.intercept_problem:
+        _log.warning("tidetape: %s", _native.intercept_problem)
+        return _unmanaged(found, limit, _native.intercept_problem)
+    checkpointing = handle_existing(model, found, existing)
+    if checkpointing.message:
+        _log.warning("tidetape: %s", checkpointing.message)
+    managed = []
+    for name, module in checkpointing.managed:
+        reason = compiled_reason(module) or _inner_units(module)
+        if reason is None:
+            managed.append((name, unwrap(module)))
+        else:
+            checkpointing.unmanaged[name] = reason
+    for reason in sorted(set(checkpointing.unmanaged.values())):
+        names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
+        _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
+    attached = session.Session(managed, limit, planner, job, checkpointing)
+    session._set_current(attached)
+    return attached
+
+
+def _unmanaged(found: list[tuple[str, nn.Module]], limit: int, reason: str) -> session.Session:
+    from .existing import ExistingCheckpointing
+
+    nothing = ExistingCheckpointing(found=[], managed=[], unmanaged={name: reason for name, _ in found})
+    attached = session.Session([], limit, "none", None, nothing)
+    session._set_current(attached)
+    return attached
+
+
+def _inner_units(module: nn.Module) -> str | None:
+    """FSDP2 units inside the block: a replay may run before they are unsharded."""
+    from torch.distributed.fsdp import FSDPModule
+
+    if any(isinstance(inner, FSDPModule) for inner in module.modules() if inner is not module):
+        return "it has FSDP2 units inside; make the block one unit, or name smaller blocks"
+    return None

@@ -1,0 +1,64 @@
+"""The forward of a managed block: the block's own, between the beginning and the end of a recording."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import nn
+
+
+class BlockForward:
+    """Stands in for `module.forward` as an instance attribute, so that names, state dict keys and hooks stay as they are.
+
+    A copy of the module (`copy.deepcopy`, for an averaged model, say) gets its own plain forward back.
+    """
+
+    def __init__(self, module: nn.Module, number: int, session):
+        self.inner = module.forward
+        self.module = module
+        self.number = number
+        self.session = session
+        self.native = session.native
+        functools.update_wrapper(self, self.inner)
+
+    def __call__(self, *args, **kwargs):
+        # A compiler that traces through a block must see the block's own forward.
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+            return self.inner(*args, **kwargs)
+        native = self.native
+        self.session.before_block()
+        if native.wants_names(self.number):
+            native.set_parameters(self.number, named_tensors(self.module))
+        if not native.begin_block(self.number, args, kwargs):
+            return self.inner(*args, **kwargs)
+        try:
+            return self.inner(*args, **kwargs)
+        finally:
+            native.end_block()
+
+    def __deepcopy__(self, memo):
+        copied = memo.get(id(self.module))
+        if copied is None:
+            return self.inner
+        return type(copied).forward.__get__(copied)
+
+    def __reduce__(self):
+        return (getattr, (self.module, "forward"))
+
+    def install(self) -> None:
+        self.module.__dict__["forward"] = self
+
+    def remove(self) -> None:
+        """Puts the forward back that was there before, unless somebody has put another one on top."""
+        if self.module.__dict__.get("forward") is not self:
+            return
+        del self.module.__dict__["forward"]
+        if self.module.forward != self.inner:
+            self.module.__dict__["forward"] = self.inner
+
+
+def named_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Parameters and buffers by name, as they are now: FSDP swaps sharded and whole ones around the forward."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    return [(name, tensor.data) for name, tensor in named if type(tensor.data) is torch.Tensor and tensor.layout == torch.strided]

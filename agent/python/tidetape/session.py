@@ -1,0 +1,242 @@
+"""The session of an attached model."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import weakref
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from . import _native
+from .agreement import Agreement
+from .block_forward import BlockForward
+from .existing import ExistingCheckpointing
+from .incarnation import new_incarnation
+
+_log = logging.getLogger("tidetape")
+
+# How long a closing link may take to send what is queued, seconds.
+_CLOSE_SECONDS = 2.0
+
+_current: weakref.ref[Session] | None = None
+
+
+@dataclass(frozen=True)
+class PlannedBlock:
+    """What a plan does in one block: numbers of saved storages and replayed ops, and what they cost."""
+
+    name: str
+    saved: int
+    replayed: int
+    saved_bytes: int
+    replay_seconds: float
+    own_peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan in force. Generation 0: no plan yet, and nothing is saved (or everything, with memory_limit="max")."""
+
+    generation: int = 0
+    memory_limit_bytes: int = 0
+    step_peak_bytes: int = 0
+    replay_seconds: float = 0.0
+    saved_bytes: int = 0
+    lower_bound_seconds: float = 0.0
+    gap_ratio: float = 0.0
+    feasible: bool = True
+    least_peak_bytes: int = 0
+    least_peak_holder: str = ""
+    peak_holder: str = ""
+    reason: str = ""
+    etag: str = ""
+    blocks: tuple[PlannedBlock, ...] = field(default=())
+
+
+class Session:
+    """An attached model. Made by `tidetape.attach`; all methods are called on the training thread."""
+
+    def __init__(self, blocks: list[tuple[str, nn.Module]], memory_limit_bytes: int, planner: str, job: str | None,
+                 existing: ExistingCheckpointing):
+        self.native = _native._C.Session(memory_limit_bytes)
+        self.unmanaged: dict[str, str] = dict(existing.unmanaged)
+        """Blocks that run without Tidetape, and why."""
+        self._planner = planner
+        self._job = job
+        self._existing = existing
+        self._agreement: Agreement | None = None
+        self._forwards: list[BlockForward] = []
+        self._stats: dict = {}
+        self._optimizer_stepped = False
+        self._explicit_steps = False
+        self._in_step = False
+        self._started = False
+        self._detached = False
+        self._said_infeasible = 0
+        for name, module in blocks:
+            forward = BlockForward(module, self.native.add_block(name), self)
+            forward.install()
+            self._forwards.append(forward)
+        self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer_step)
+        self.native.set_audit(os.environ.get("TIDETAPE_AUDIT", "") != "0")
+
+    # --- what people ask -----------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        given = self.native.plan()
+        if given is None:
+            return Plan()
+        blocks = tuple(PlannedBlock(**block) for block in given.pop("blocks"))
+        return Plan(**given, blocks=blocks)
+
+    def stats(self) -> dict:
+        """The last finished step: step, generation, step_seconds, step_peak_bytes, replay_seconds, saved_bytes, replayed_ops,
+        demoted_ops, recorded_ops, bookkeeping_bytes, agent_seconds, live_bytes. Empty before the first."""
+        self._finish_if_stepped()
+        return dict(self._stats)
+
+    def passed_through(self) -> dict[str, int]:
+        """Why block executions ran without a tape, with their counts."""
+        return dict(self.native.passed_through())
+
+    def explain(self) -> str:
+        """The tapes as text."""
+        return self.native.explain()
+
+    def set_memory_limit(self, limit: int | str) -> None:
+        """Changes the limit; a new plan follows."""
+        from .memory_limit import parse_memory_limit
+
+        self.native.set_memory_limit(parse_memory_limit(limit))
+
+    # --- steps ---------------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def step(self):
+        """One training step, for loops whose steps cannot be seen by themselves (no torch.optim optimizer)."""
+        self._finish_if_stepped()
+        self._explicit_steps = True
+        self._start()
+        self._in_step = True
+        try:
+            yield self
+        finally:
+            self._in_step = False
+            self._finish()
+
+    def before_block(self) -> None:
+        """A block's forward is about to begin: a step that is over ends here."""
+        if not self._started:
+            self._start()
+        if self._optimizer_stepped and not self._in_step:
+            self._finish()
+
+    def _on_optimizer_step(self, *_args) -> None:
+        self._optimizer_stepped = True
+        self.native.note_optimizer_step()
+
+    def _finish_if_stepped(self) -> None:
+        if self._optimizer_stepped and not self._explicit_steps:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._optimizer_stepped = False
+        if self._detached:
+            return
+        self._stats = self.native.finish_step()
+        held, active = self.native.held_generation(), self.native.active_generation()
+        if self._agreement is None:
+            agreed = held if held > active else None
+        else:
+            agreed = self._agreement.step(self._stats["step"], held, active)
+        if agreed is not None and self.native.activate(agreed):
+            self._say_activated()
+
+    def _say_activated(self) -> None:
+        plan = self.plan
+        rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+        _log.info("tidetape: rank %d runs plan %d from step %d on: peak %d bytes, %.3f ms of replay", rank, plan.generation,
+                  self._stats["step"] + 1, plan.step_peak_bytes, plan.replay_seconds * 1e3)
+        if not plan.feasible and self._said_infeasible != plan.memory_limit_bytes:
+            self._said_infeasible = plan.memory_limit_bytes
+            _log.warning(
+                "tidetape: no plan keeps the step peak below %d bytes; the least possible is %d bytes, held by %s. Training goes on "
+                "with the least-memory plan.", plan.memory_limit_bytes, plan.least_peak_bytes, plan.least_peak_holder)
+
+    # --- life ----------------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        """Connects, once, when the first step begins: torch.distributed is initialised by then in any script."""
+        if self._started:
+            return
+        self._started = True
+        if self._planner == "none":
+            return
+        distributed = dist.is_available() and dist.is_initialized()
+        try:
+            incarnation = new_incarnation(self._job)
+            if distributed and self._planner != "local":
+                self._agreement = Agreement()
+            options = _native._C.LinkOptions()
+            options.library = _native.library_path()
+            options.planner = self._planner
+            options.job, options.incarnation, options.incarnation_order = incarnation.job, incarnation.id, incarnation.order
+            # An embedded planner plans for its own rank.
+            shared = distributed and self._planner != "local"
+            options.rank = dist.get_rank() if shared else 0
+            options.world_size = dist.get_world_size() if shared else 1
+            options.node = socket.gethostname()
+            options.torch_version = torch.__version__
+            options.device = "cpu"
+            from . import __version__
+
+            options.agent_version = __version__
+            self.native.connect(options)
+        except (RuntimeError, ImportError, OSError) as error:
+            _log.warning("tidetape: no planner (%s); training goes on with nothing saved", error)
+
+    def planner_state(self) -> tuple[bool, str]:
+        """Whether the planner is connected, and the last error of the link."""
+        return self.native.planner_state()
+
+    def detach(self) -> None:
+        """Leaves the model as it was. Graphs that are still alive can be run backward. Called again it does nothing."""
+        if self._detached:
+            return
+        self._finish_if_stepped()
+        self._detached = True
+        self._optimizer_hook.remove()
+        for forward in self._forwards:
+            forward.remove()
+        self._forwards.clear()
+        self._existing.restore()
+        if self._agreement is not None:
+            self._agreement.close()
+        self.native.disconnect(_CLOSE_SECONDS)
+        _set_current(None)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self.detach()
+
+
+def current() -> Session | None:
+    """The session of this process, if one is attached: the allocator's counters are the process's, so there is at most one."""
+    session = _current() if _current is not None else None
+    return session if session is not None and not session._detached else None
+
+
+def _set_current(session: Session | None) -> None:
+    global _current
+    _current = None if session is None else weakref.ref(session)

@@ -1,0 +1,170 @@
+// The Python module tidetape._C: the session and the meter. The only file that knows pybind11.
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/measure/meter.h"
+#include "agent/session/session.h"
+#include "agent/tape/intercept.h"
+#include "agent/tape/saved_hooks.h"
+
+namespace py = pybind11;
+
+namespace tidetape::agent {
+namespace {
+
+// Tensors among a block's arguments, through the containers that models use, in order.
+void CollectTensors(PyObject* object, int depth, std::vector<at::Tensor>& tensors) {
+  if (THPVariable_Check(object)) {
+    tensors.push_back(THPVariable_Unpack(object));
+  } else if (depth > 0 && PyTuple_Check(object)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(object); ++i) CollectTensors(PyTuple_GET_ITEM(object, i), depth - 1, tensors);
+  } else if (depth > 0 && PyList_Check(object)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(object); ++i) CollectTensors(PyList_GET_ITEM(object, i), depth - 1, tensors);
+  } else if (depth > 0 && PyDict_Check(object)) {
+    PyObject* key = nullptr;
+    PyObject* value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value);) CollectTensors(value, depth - 1, tensors);
+  }
+}
+
+// A recording-free pass through the boxed fallback, to measure what recording adds to it.
+class BareRedispatch {
+ public:
+  void Enter() { SetIntercepting(true); }
+  void Exit(const py::args&) { SetIntercepting(false); }
+};
+
+py::dict ToDict(const StepStats& stats) {
+  py::dict out;
+  out["step"] = stats.step;
+  out["generation"] = stats.generation;
+  out["step_seconds"] = stats.step_seconds;
+  out["step_peak_bytes"] = stats.step_peak_bytes;
+  out["saved_bytes"] = stats.saved_bytes;
+  out["replay_seconds"] = stats.replay_seconds;
+  out["replayed_ops"] = stats.replayed_ops;
+  out["demoted_ops"] = stats.demoted_ops;
+  out["recorded_ops"] = stats.recorded_ops;
+  out["bookkeeping_bytes"] = stats.bookkeeping_bytes;
+  out["agent_seconds"] = stats.agent_seconds;
+  out["live_bytes"] = stats.live_bytes;
+  return out;
+}
+
+py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
+  if (plan == nullptr) return py::none();
+  py::dict out;
+  out["generation"] = plan->generation;
+  out["memory_limit_bytes"] = plan->memory_limit_bytes;
+  out["step_peak_bytes"] = plan->step_peak_bytes;
+  out["replay_seconds"] = plan->replay_seconds;
+  out["saved_bytes"] = plan->saved_bytes;
+  out["lower_bound_seconds"] = plan->lower_bound_seconds;
+  out["gap_ratio"] = plan->gap_ratio;
+  out["feasible"] = plan->feasible;
+  out["least_peak_bytes"] = plan->least_peak_bytes;
+  out["least_peak_holder"] = plan->least_peak_holder;
+  out["peak_holder"] = plan->peak_holder;
+  out["reason"] = plan->reason;
+  out["etag"] = plan->etag;
+  py::list blocks;
+  for (const PlannedBlock& block : plan->blocks) {
+    py::dict entry;
+    entry["name"] = block.name;
+    entry["saved"] = block.num_saved;
+    entry["replayed"] = block.num_replayed;
+    entry["saved_bytes"] = block.saved_bytes;
+    entry["replay_seconds"] = block.replay_seconds;
+    entry["own_peak_bytes"] = block.own_peak_bytes;
+    blocks.append(entry);
+  }
+  out["blocks"] = blocks;
+  return out;
+}
+
+}  // namespace
+}  // namespace tidetape::agent
+
+PYBIND11_MODULE(_C, m) {
+  using namespace tidetape::agent;
+  m.doc() = "Tidetape's agent: tapes, measurement and the link to the planner.";
+
+  m.def(
+      "install",
+      [] {
+        InstallSavedHooks();
+        return InstallInterception();
+      },
+      "Puts the tape between torch and autograd, once a process. Returns '' or why this torch cannot be intercepted.");
+  m.def("meter_install", &meter::Install, "Puts the metering allocator in front of libtorch's CPU allocator.");
+  m.def(
+      "meter_adopt",
+      [](const at::Tensor& tensor) {
+        if (tensor.unsafeGetTensorImpl()->has_storage()) meter::Adopt(tensor.storage().unsafeGetStorageImpl());
+      },
+      py::arg("tensor"), "Counts the storage of a tensor that was allocated before the meter was installed.");
+  m.def("meter_live_bytes", &meter::LiveBytes, "CPU tensor bytes alive now.");
+  m.def("meter_peak_bytes", &meter::PeakBytes, "The most CPU tensor bytes alive since the last meter_reset_peak().");
+  m.def("meter_reset_peak", &meter::ResetPeak, "Starts a new interval for meter_peak_bytes().");
+  m.def("intercepted_ops", &InterceptedOps, "Ops of this thread that went through the interception so far.");
+
+  py::class_<BareRedispatch>(m, "BareRedispatch",
+                             "Context: ops go through the boxed fallback and straight on, nothing is recorded.")
+      .def(py::init<>())
+      .def("__enter__", &BareRedispatch::Enter)
+      .def("__exit__", &BareRedispatch::Exit);
+
+  py::class_<LinkOptions>(m, "LinkOptions")
+      .def(py::init<>())
+      .def_readwrite("library", &LinkOptions::library)
+      .def_readwrite("planner", &LinkOptions::planner)
+      .def_readwrite("job", &LinkOptions::job)
+      .def_readwrite("incarnation", &LinkOptions::incarnation)
+      .def_readwrite("incarnation_order", &LinkOptions::incarnation_order)
+      .def_readwrite("rank", &LinkOptions::rank)
+      .def_readwrite("world_size", &LinkOptions::world_size)
+      .def_readwrite("node", &LinkOptions::node)
+      .def_readwrite("torch_version", &LinkOptions::torch_version)
+      .def_readwrite("device", &LinkOptions::device)
+      .def_readwrite("agent_version", &LinkOptions::agent_version);
+
+  py::class_<Session, std::shared_ptr<Session>>(m, "Session")
+      .def(py::init<int64_t>(), py::arg("memory_limit_bytes"))
+      .def("add_block", &Session::AddBlock, py::arg("name"))
+      .def("set_parameters",
+           [](Session& session, int32_t block, const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
+             session.block(block).SetParameters(parameters);
+           })
+      .def("wants_names", [](Session& session, int32_t block) { return session.block(block).wants_names(); })
+      .def("begin_block",
+           [](Session& session, int32_t block, const py::tuple& args, const py::dict& kwargs) {
+             std::vector<at::Tensor> inputs;
+             CollectTensors(args.ptr(), 4, inputs);
+             CollectTensors(kwargs.ptr(), 4, inputs);
+             return session.BeginBlock(block, inputs);
+           })
+      .def("end_block", &Session::EndBlock)
+      .def("set_audit", &Session::SetAudit, py::arg("on"))
+      .def("note_optimizer_step", &Session::NoteOptimizerStep)
+      .def("connect", &Session::Connect)
+      .def("disconnect", &Session::Disconnect, py::arg("timeout_seconds"), py::call_guard<py::gil_scoped_release>())
+      .def("planner_state",
+           [](Session& session) {
+             std::string error;
+             const bool connected = session.connected_to_planner(error);
+             return std::make_pair(connected, error);
+           })
+      .def("finish_step", [](Session& session) { return ToDict(session.FinishStep()); })
+      .def("held_generation", &Session::held_generation)
+      .def("active_generation", &Session::active_generation)
+      .def("activate", &Session::Activate, py::arg("generation"))
+      .def("plan", [](Session& session) { return ToDict(session.plan()); })
+      .def("set_memory_limit", &Session::SetMemoryLimit, py::arg("bytes"))
+      .def("explain", &Session::Explain)
+      .def("passed_through", &Session::PassedThrough);
+}

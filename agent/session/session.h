@@ -1,0 +1,148 @@
+// One attached model: its blocks, the step that runs, the plan in force, and the link to the planner.
+#ifndef TIDETAPE_AGENT_SESSION_SESSION_H_
+#define TIDETAPE_AGENT_SESSION_SESSION_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "agent/session/link_client.h"
+#include "agent/session/plan_table.h"
+#include "agent/session/structure.h"
+#include "agent/tape/block.h"
+#include "agent/tape/tape.h"
+
+namespace tidetape::agent {
+
+struct LinkOptions {
+  std::string library;  // path of libtt_agent.so
+  std::string planner;  // "local" or "host:port"
+  std::string job;
+  std::string incarnation;
+  int64_t incarnation_order = 0;
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  std::string node;
+  std::string torch_version;
+  std::string device;
+  std::string agent_version;
+};
+
+struct StepStats {
+  int64_t step = -1;  // number since attach, from 0
+  int64_t generation = 0;
+  double step_seconds = 0;
+  int64_t step_peak_bytes = 0;
+  int64_t saved_bytes = 0;
+  double replay_seconds = 0;
+  int64_t replayed_ops = 0;
+  int64_t demoted_ops = 0;
+  int64_t recorded_ops = 0;
+  int64_t bookkeeping_bytes = 0;  // of all tapes of the step together
+  double agent_seconds = 0;
+  std::vector<int64_t> live_bytes;  // through the step, in profiled steps
+};
+
+// Block calls come from the thread that runs forward; tapes end on the thread that runs backward; step calls come between.
+class Session final : public TapeObserver, public std::enable_shared_from_this<Session> {
+ public:
+  // `memory_limit_bytes`: on the step peak; 0: the least-memory plan; -1: keep everything.
+  explicit Session(int64_t memory_limit_bytes);
+  ~Session() override;
+
+  // Returns the block's number.
+  int32_t AddBlock(const std::string& name);
+  Block& block(int32_t number) { return *blocks_.at(number); }
+
+  // The block's forward begins. False: it runs without a tape (no gradients wanted, inside another block, user hooks in force).
+  bool BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs);
+  // It ended, or threw.
+  void EndBlock();
+
+  // Whether the first recording of each block is audited; on unless said otherwise.
+  void SetAudit(bool on) { audit_ = on; }
+
+  // An optimizer finished its step.
+  void NoteOptimizerStep() { optimizer_steps_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Opens the link. Throws std::runtime_error where the library or an option is bad.
+  void Connect(const LinkOptions& options);
+  void Disconnect(double timeout_seconds);
+  bool connected_to_planner(std::string& last_error) const;
+
+  // Ends the step: measures, reports, and takes a new candidate plan if there is one.
+  StepStats FinishStep();
+
+  // The highest generation held, and the one in force; 0 without a plan.
+  int64_t held_generation() const;
+  int64_t active_generation() const;
+  // Puts a held plan in force from the next block on. False where it is not held.
+  bool Activate(int64_t generation);
+  std::shared_ptr<const HeldPlan> plan() const;
+
+  void SetMemoryLimit(int64_t bytes);
+  int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
+
+  // The tapes as text.
+  std::string Explain() const;
+  // Reasons why block executions ran without a tape, with their counts.
+  std::map<std::string, int64_t> PassedThrough() const;
+
+  void OnBackwardEnd(Tape& tape) override;
+  void OnAbandoned(Tape& tape) override;
+
+ private:
+  struct Instance {
+    std::string name;
+    InstanceProfile profile;
+  };
+
+  bool PassThrough(const char* reason);
+  const BlockActions* ActionsFor(int32_t position, const Block& block);
+  void MergeProfile(StepMemory& memory);
+  void Report(const StepStats& stats, const StepMemory& memory, bool profiled);
+  bool Steady() const;
+  bool ProfileNext() const;
+  void TakeCandidate();
+
+  std::vector<std::shared_ptr<Block>> blocks_;
+  int64_t memory_limit_bytes_;
+  BlockActions keep_all_;  // for memory_limit_bytes -1, without any plan
+
+  bool audit_ = true;
+  int64_t step_ = 0;
+  int64_t activated_at_ = 0;
+  int32_t position_ = 0;
+  int32_t first_block_ = -1;
+  std::vector<std::string> names_;  // of the executions of the step
+  std::chrono::steady_clock::time_point step_start_;
+  std::atomic<int64_t> optimizer_steps_{0};
+  int64_t optimizer_steps_before_ = 0;  // at the start of this step
+  std::atomic<int32_t> open_tapes_{0};
+  double agent_seconds_ = 0;
+
+  mutable std::mutex mutex_;  // guards all below, which tapes change when they end
+  StepStats running_;
+  std::map<uint64_t, Structure> structures_;
+  std::map<std::string, int64_t> passed_through_;
+  std::shared_ptr<const HeldPlan> plan_;
+  std::map<int64_t, std::shared_ptr<const HeldPlan>> candidates_;
+
+  std::vector<Instance> instances_;  // merged over steady steps
+  int64_t head_peak_bytes_ = 0;
+  int64_t outside_peak_bytes_ = 0;
+
+  const LinkLibrary* library_ = nullptr;
+  tt_link* link_ = nullptr;
+};
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_SESSION_SESSION_H_

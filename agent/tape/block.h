@@ -1,0 +1,64 @@
+// One block of the model as the tape sees it: its name, the names of its parameters, and what the plan in force says about it.
+#ifndef TIDETAPE_AGENT_TAPE_BLOCK_H_
+#define TIDETAPE_AGENT_TAPE_BLOCK_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "agent/tape/site.h"
+
+namespace tidetape::agent {
+
+// What a plan says about one execution of a block.
+struct BlockActions {
+  bool save_by_default = false;     // for values that autograd packs and that are not named
+  std::unordered_set<Site> save;    // kept from the moment they are made
+  std::unordered_set<Site> replay;  // let go although the default says save
+  int64_t saved_bytes = 0;          // as predicted
+};
+
+// Not thread-safe: used by the thread that runs the block's forward.
+class Block {
+ public:
+  explicit Block(std::string name) : name_(std::move(name)), site_(HashText(name_)) {}
+
+  const std::string& name() const { return name_; }
+
+  // The parameters and buffers by name, below the block. To be called again when Names() says so: FSDP swaps parameters.
+  void SetParameters(const std::vector<std::pair<std::string, at::Tensor>>& parameters);
+
+  // The site of a parameter's storage, or 0. An unknown storage of a leaf is noted, see wants_names().
+  Site ParameterSite(const c10::StorageImpl* storage, bool leaf);
+  const std::string& ParameterName(Site site) const;
+
+  // The names are unknown or out of date.
+  bool wants_names() const { return wants_names_; }
+
+  // Sites whose replay was seen to differ; they are kept whatever the plan says.
+  std::unordered_set<Site> demoted;
+
+  // One recording was audited.
+  bool audited = false;
+
+  // Room that the last recording needed, to reserve at once.
+  struct Sizes {
+    size_t storages = 0, ops = 0, arguments = 0, values = 0, geometry = 0, constants = 0, consumed = 0;
+  } sizes;
+
+ private:
+  const std::string name_;
+  const Site site_;
+  std::unordered_map<const c10::StorageImpl*, std::pair<c10::weak_intrusive_ptr<c10::StorageImpl>, Site>> parameters_;
+  std::unordered_map<Site, std::string> names_;
+  bool wants_names_ = true;
+};
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_TAPE_BLOCK_H_

@@ -1,0 +1,32 @@
+// What the tape needs to know of an operator, looked up once.
+#ifndef TIDETAPE_AGENT_TAPE_OP_FACTS_H_
+#define TIDETAPE_AGENT_TAPE_OP_FACTS_H_
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tidetape::agent {
+
+struct OpFacts {
+  explicit OpFacts(const c10::OperatorHandle& op) : handle(op) {}
+
+  c10::OperatorHandle handle;
+  std::string name;  // "aten::add.Tensor"
+  uint64_t name_hash = 0;
+  uint32_t num_arguments = 0;
+  uint32_t num_returns = 0;
+  uint64_t written_arguments = 0;  // bit i: the op writes argument i (of the first 64)
+  bool pure_view = false;          // every return aliases an argument and nothing is written
+  bool random = false;             // draws from a generator
+  bool uninitialized = false;      // allocates and fills nothing
+  bool replayable = true;          // false for collectives and for ops whose schema hides what they do
+};
+
+// Never forgets an operator; the reference stays valid. Thread-safe.
+const OpFacts& FactsOf(const c10::OperatorHandle& op);
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_TAPE_OP_FACTS_H_

@@ -1,0 +1,418 @@
+#include "agent/tape/recorder.h"
+
+#include <ATen/Context.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/tape/audit.h"
+#include "agent/tape/copy_storage.h"
+
+namespace tidetape::agent {
+namespace {
+
+thread_local Recorder* current = nullptr;
+
+// Everything that a plain tensor may have; one key more, and only torch knows what it means.
+const c10::DispatchKeySet& PlainKeys() {
+  static const c10::DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+                                          c10::DispatchKeySet(c10::DispatchKey::CPU) | c10::DispatchKeySet(c10::DispatchKey::CUDA) |
+                                          c10::DispatchKeySet(c10::DispatchKey::AutogradCPU) |
+                                          c10::DispatchKeySet(c10::DispatchKey::AutogradCUDA);
+  return keys;
+}
+
+uint64_t StorageKey(const c10::StorageImpl* storage) { return reinterpret_cast<uint64_t>(storage); }
+
+}  // namespace
+
+bool IsPlain(const c10::TensorImpl& tensor) {
+  const c10::DispatchKeySet keys = tensor.key_set();
+  // Raw bits: operator- would leave the backend's.
+  return (keys.raw_repr() & ~PlainKeys().raw_repr()) == 0 && keys.has(c10::DispatchKey::ADInplaceOrView) && tensor.has_storage() &&
+         !tensor.is_wrapped_number() && !tensor.has_symbolic_sizes_strides();
+}
+
+// Where the tape stood before an op, so that an op that made nothing leaves no trace.
+struct Recorder::Rollback {
+  explicit Rollback(Tape& tape)
+      : arguments(tape.arguments.size()),
+        values(tape.values.size()),
+        writes(tape.writes.size()),
+        geometry(tape.geometry.size()),
+        constants(tape.constants.size()) {}
+  void Undo(Tape& tape) const {
+    tape.arguments.resize(arguments);
+    tape.values.resize(values);
+    tape.writes.resize(writes);
+    tape.geometry.resize(geometry);
+    tape.constants.resize(constants);
+  }
+  size_t arguments, values, writes, geometry, constants;
+};
+
+Recorder* Recorder::Current() { return current; }
+
+Recorder& Recorder::OfThisThread() {
+  thread_local Recorder recorder;
+  return recorder;
+}
+
+void Recorder::Begin(TapePtr tape, const BlockActions* actions, const std::vector<at::Tensor>& inputs) {
+  tape_ = std::move(tape);
+  actions_ = actions;
+  tape_->keeps_all = actions != nullptr && actions->save_by_default;
+  const Block::Sizes& sizes = tape_->block->sizes;
+  tape_->storages.reserve(sizes.storages);
+  tape_->ops.reserve(sizes.ops);
+  tape_->arguments.reserve(sizes.arguments);
+  tape_->values.reserve(sizes.values);
+  tape_->geometry.reserve(sizes.geometry);
+  tape_->constants.reserve(sizes.constants);
+  tape_->consumed.reserve(sizes.consumed);
+  storage_of_.Clear();
+  occurrences_.Clear();
+  originals_.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor& input = inputs[i];
+    if (!input.defined() || !IsPlain(*input.unsafeGetTensorImpl())) continue;
+    if (Find(input.storage().unsafeGetStorageImpl()) != kNoStorage) continue;
+    StorageRecord record;
+    record.kind = StorageKind::kBlockInput;
+    record.site = Mix(HashText("input"), i);
+    if (const Site parameter = tape_->block->ParameterSite(input.storage().unsafeGetStorageImpl(), false)) {
+      record.kind = StorageKind::kParameter;
+      record.site = parameter;
+    }
+    AddStorage(input, record);
+  }
+  current = this;
+}
+
+TapePtr Recorder::End() {
+  current = nullptr;
+  originals_.clear();
+  Tape& tape = *tape_;
+  uint64_t hash = 0;
+  for (const StorageRecord& record : tape.storages) {
+    if (record.kind == StorageKind::kIntermediate) hash += Mix(record.site, record.consumed ? 2 : 1);
+  }
+  tape.structure_hash = Mix(hash, tape.ops.size());
+  tape.releases_inputs = tape.keeps_all;
+  tape.Prepare();
+  tape.recording = false;
+  tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
+                       tape.geometry.size(), tape.constants.size(), tape.consumed.size()};
+  actions_ = nullptr;
+  return std::move(tape_);
+}
+
+int32_t Recorder::Find(const c10::StorageImpl* storage) {
+  const int32_t* found = storage_of_.Find(StorageKey(storage));
+  return found == nullptr ? kNoStorage : *found - 1;
+}
+
+int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record) {
+  const auto index = static_cast<int32_t>(tape_->storages.size());
+  const c10::Storage& storage = tensor.storage();
+  record.bytes = static_cast<int64_t>(storage.nbytes());
+  record.content = record.site;
+  if (record.kind != StorageKind::kIntermediate) {
+    record.kept = StorageRef::reclaim_copy(storage.unsafeGetStorageImpl());
+  }
+  tape_->storages.push_back(std::move(record));
+  originals_.push_back(storage.getWeakStorageImpl());
+  storage_of_[StorageKey(storage.unsafeGetStorageImpl())] = index + 1;
+  return index;
+}
+
+int32_t Recorder::AddOutside(const at::Tensor& tensor, uint64_t hint) {
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  StorageRecord record;
+  record.kind = StorageKind::kParameter;
+  record.site = tape_->block->ParameterSite(storage, tensor.is_leaf() && tensor.requires_grad());
+  if (record.site == 0) {
+    record.kind = StorageKind::kBlockInput;
+    const uint64_t base = Mix(HashText("outside"), hint);
+    record.site = Mix(base, occurrences_[base]++);
+  }
+  return AddStorage(tensor, record);
+}
+
+ValueRef Recorder::Refer(const at::Tensor& tensor, int32_t storage) {
+  const StorageRecord& record = tape_->storages[storage];
+  ValueRef value;
+  value.storage = storage;
+  value.writer = record.last_writer;
+  value.version = record.version;
+  value.geometry = tape_->AddGeometry(*tensor.unsafeGetTensorImpl());
+  value.dtype = tensor.scalar_type();
+  value.keys = tensor.unsafeGetTensorImpl()->key_set();
+  return value;
+}
+
+void Recorder::KeepOriginal(int32_t storage) {
+  if (tape_->storages[storage].kept) return;
+  if (StorageRef original = originals_[storage].lock()) tape_->Keep(storage, std::move(original));
+}
+
+ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t argument) {
+  if (!tensor.defined()) return {};
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (!IsPlain(impl)) {
+    if (!impl.is_wrapped_number()) op.replayable = false;
+    ValueRef held;
+    held.storage = kHeld;
+    held.writer = static_cast<int32_t>(tape_->constants.size());
+    tape_->constants.emplace_back(tensor);
+    return held;
+  }
+  int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
+  if (storage == kNoStorage) storage = AddOutside(tensor, Mix(op.facts->name_hash, argument));
+  StorageRecord& record = tape_->storages[storage];
+  const bool written = argument < 64 && (op.facts->written_arguments >> argument & 1);
+  if (record.uninitialized && !written) {
+    // Somebody whom the dispatcher cannot see filled it.
+    record.uninitialized = false;
+    record.must_save = true;
+  }
+  if (record.must_save) KeepOriginal(storage);
+  reads_hash_ = Mix(reads_hash_, record.content);
+  return Refer(tensor, storage);
+}
+
+void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base) {
+  Tape& tape = *tape_;
+  op.first_argument = static_cast<uint32_t>(tape.arguments.size());
+  op.first_value = static_cast<uint32_t>(tape.values.size());
+  reads_hash_ = op.facts->name_hash;
+  for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
+    const c10::IValue& given = stack[base + i];
+    Argument argument;
+    if (given.isTensor()) {
+      argument.kind = Argument::Kind::kTensor;
+      argument.index = static_cast<uint32_t>(tape.values.size());
+      tape.values.push_back(EncodeTensor(op, given.toTensor(), i));
+    } else if (given.isList() && !given.isIntList() && !given.isDoubleList() && !given.isBoolList()) {
+      const auto items = given.toListRef();
+      const bool tensors = std::any_of(items.begin(), items.end(), [](const c10::IValue& item) { return item.isTensor(); });
+      if (tensors) {
+        argument.kind = given.isTensorList() ? Argument::Kind::kTensorList : Argument::Kind::kOptionalList;
+        argument.index = static_cast<uint32_t>(tape.values.size());
+        argument.count = static_cast<uint32_t>(items.size());
+        for (const c10::IValue& item : items) {
+          tape.values.push_back(EncodeTensor(op, item.isTensor() ? item.toTensor() : at::Tensor(), i));
+        }
+      } else {
+        argument.index = static_cast<uint32_t>(tape.constants.size());
+        tape.constants.push_back(given);
+      }
+    } else {
+      if (given.isTuple() || given.isGenericDict()) op.replayable = false;  // may hide tensors
+      argument.index = static_cast<uint32_t>(tape.constants.size());
+      tape.constants.push_back(given);
+    }
+    tape.arguments.push_back(argument);
+  }
+  op.first_output = static_cast<uint32_t>(tape.values.size());
+}
+
+void Recorder::NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, size_t base) {
+  c10::Device device(c10::DeviceType::CPU);
+  for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+    const ValueRef& value = tape_->values[v];
+    if (value.storage < 0) continue;
+    device = tape_->storages[value.storage].kept ? tape_->storages[value.storage].kept->device() : device;
+  }
+  for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
+    const c10::IValue& given = stack[base + i];
+    if (given.isGenerator() && given.toGenerator().defined()) {
+      op.rng = tape_->rng.Note(given.toGenerator());
+      return;
+    }
+    if (given.isTensor() && given.toTensor().defined()) device = given.toTensor().device();
+    if (given.isDevice()) device = given.toDevice();
+  }
+  op.rng = tape_->rng.Note(DefaultGenerator(device));
+}
+
+// The op is about to overwrite a content that ops before it read and that no replay can make again: those ops get a copy.
+void Recorder::SnapshotIfRead(int32_t storage) {
+  Tape& tape = *tape_;
+  const uint16_t version = tape.storages[storage].version;
+  const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
+  const bool read = std::any_of(tape.values.begin(), tape.values.begin() + before,
+                                [&](const ValueRef& value) { return value.storage == storage && value.version == version; });
+  if (!read) return;
+  KeepOriginal(storage);
+  StorageRef original = tape.storages[storage].kept;
+  if (!original) return;
+  // The record that was read from keeps the copy; a new record goes on with the storage itself.
+  StorageRecord next = tape.storages[storage];
+  next.kept.reset();
+  next.site = next.content = Mix(next.content, 0x5eed);
+  next.handles = 0;
+  next.consumed = false;
+  tape.DropKept(storage);
+  tape.Keep(storage, CopyStorage(*original));
+  const auto index = static_cast<int32_t>(tape.storages.size());
+  tape.storages.push_back(std::move(next));
+  originals_.push_back(c10::weak_intrusive_ptr<c10::StorageImpl>(original));
+  storage_of_[StorageKey(original.get())] = index + 1;
+  if (tape.storages[index].kind != StorageKind::kIntermediate) tape.storages[index].kept = original;
+  for (uint32_t v = before; v < tape.values.size(); ++v) {
+    if (tape.values[v].storage == storage) tape.values[v].storage = index;
+  }
+}
+
+void Recorder::BeforeWrites(OpRecord& op) {
+  Tape& tape = *tape_;
+  op.first_write = static_cast<uint32_t>(tape.writes.size());
+  for (uint32_t i = 0; i < op.facts->num_arguments && i < 64; ++i) {
+    if (!(op.facts->written_arguments >> i & 1)) continue;
+    const Argument argument = tape.arguments[op.first_argument + i];
+    if (argument.kind == Argument::Kind::kConstant) continue;
+    const uint32_t count = argument.kind == Argument::Kind::kTensor ? 1 : argument.count;
+    for (uint32_t v = argument.index; v < argument.index + count; ++v) {
+      const int32_t storage = tape.values[v].storage;
+      if (storage < 0) continue;
+      const StorageRecord& record = tape.storages[storage];
+      if (record.kind != StorageKind::kIntermediate || record.must_save) {
+        op.replayable = false;
+        SnapshotIfRead(storage);
+      }
+      tape.writes.push_back(tape.values[v].storage);
+    }
+  }
+  op.end_write = static_cast<uint32_t>(tape.writes.size());
+}
+
+void Recorder::AfterWrites(OpRecord& op) {
+  Tape& tape = *tape_;
+  const auto index = static_cast<int32_t>(tape.ops.size());
+  for (uint32_t w = op.first_write; w < op.end_write; ++w) {
+    StorageRecord& record = tape.storages[tape.writes[w]];
+    if (record.last_writer == index) continue;  // given twice
+    if (record.kind == StorageKind::kIntermediate) {
+      ++record.version;
+      record.last_writer = index;
+      tape.has_in_place = true;
+      if (!op.replayable) record.must_save = true;
+    }
+    record.uninitialized = false;
+    record.content = Mix(reads_hash_, Mix(record.site, record.version));
+  }
+}
+
+void Recorder::EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t output) {
+  Tape& tape = *tape_;
+  if (!tensor.defined() || !IsPlain(*tensor.unsafeGetTensorImpl())) {
+    tape.values.emplace_back();
+    return;
+  }
+  int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
+  if (storage == kNoStorage) {
+    StorageRecord record;
+    const uint64_t base = Mix(reads_hash_, output);
+    record.site = Mix(base, occurrences_[base]++);
+    record.creator = record.last_writer = static_cast<int32_t>(tape.ops.size());
+    record.version = 1;
+    record.uninitialized = op.facts->uninitialized;
+    record.must_save = !op.replayable || (!tape.block->demoted.empty() && tape.block->demoted.count(record.site) > 0);
+    record.plan_saves = actions_ != nullptr && actions_->save.count(record.site) > 0;
+    const bool keep = record.plan_saves;
+    storage = AddStorage(tensor, std::move(record));
+    if (keep) KeepOriginal(storage);
+  }
+  tape.values.push_back(Refer(tensor, storage));
+}
+
+bool Recorder::EncodeOutputs(OpRecord& op, const torch::jit::Stack& stack) {
+  Tape& tape = *tape_;
+  const size_t storages = tape.storages.size();
+  const size_t base = stack.size() - op.facts->num_returns;
+  uint32_t output = 0;
+  for (uint32_t i = 0; i < op.facts->num_returns; ++i) {
+    const c10::IValue& result = stack[base + i];
+    if (result.isTensor()) {
+      EncodeOutput(op, result.toTensor(), output++);
+    } else if (result.isTensorList()) {
+      for (const c10::IValue& item : result.toListRef()) EncodeOutput(op, item.toTensor(), output++);
+    }
+  }
+  op.end_output = static_cast<uint32_t>(tape.values.size());
+  return tape.storages.size() > storages;
+}
+
+void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  const OpFacts& facts = FactsOf(op);
+  const c10::impl::ExcludeDispatchKeyGuard no_recording(c10::DispatchKey::Fake);
+  if (facts.pure_view) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  Tape& tape = *tape_;
+  const Rollback rollback(tape);
+  OpRecord record;
+  record.facts = &facts;
+  record.keys = below;
+  record.replayable = facts.replayable;
+  const size_t base = stack->size() - facts.num_arguments;
+  EncodeArguments(record, *stack, base);
+  record.first_output = static_cast<uint32_t>(tape.values.size());
+  if (facts.random) NoteRandomState(record, *stack, base);
+  record.first_write = record.end_write = static_cast<uint32_t>(tape.writes.size());
+  if (facts.written_arguments != 0) BeforeWrites(record);
+  std::unique_ptr<Audit> audit = auditing_ ? Audit::Prepare(tape, record, *stack) : nullptr;
+  try {
+    op.redispatchBoxed(below, stack);
+  } catch (...) {
+    rollback.Undo(tape);
+    throw;
+  }
+  if (record.end_write > record.first_write) AfterWrites(record);
+  const bool made = EncodeOutputs(record, *stack);
+  if (!made && record.end_write == record.first_write) {
+    rollback.Undo(tape);
+    return;
+  }
+  if (audit != nullptr && !audit->Agrees(*stack)) {
+    record.replayable = false;
+    for (uint32_t v = record.first_output; v < record.end_output; ++v) {
+      if (tape.values[v].storage < 0) continue;
+      StorageRecord& output = tape.storages[tape.values[v].storage];
+      output.must_save = true;
+      tape.block->demoted.insert(output.site);
+    }
+  }
+  tape.ops.push_back(record);
+}
+
+ValueRef Recorder::Pack(const at::Tensor& tensor) {
+  ValueRef held;
+  held.storage = kHeld;
+  if (!IsPlain(*tensor.unsafeGetTensorImpl())) return held;
+  Tape& tape = *tape_;
+  const int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
+  if (storage == kNoStorage) {
+    return held;  // made where the dispatcher does not look
+  }
+  StorageRecord& record = tape.storages[storage];
+  if (record.kind != StorageKind::kIntermediate) return held;
+  if (record.uninitialized) {
+    record.uninitialized = false;
+    record.must_save = true;
+  }
+  if (!record.consumed) {
+    record.consumed = true;
+    tape.consumed.push_back(storage);
+    const bool by_default = tape.keeps_all && (actions_ == nullptr || actions_->replay.count(record.site) == 0);
+    if (record.must_save || by_default) KeepOriginal(storage);
+  }
+  ++record.handles;
+  ++tape.live_handles;
+  return Refer(tensor, storage);
+}
+
+}  // namespace tidetape::agent

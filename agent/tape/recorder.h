@@ -1,0 +1,74 @@
+// Records one execution of a block: ops as the dispatcher runs them, and values as autograd packs them.
+#ifndef TIDETAPE_AGENT_TAPE_RECORDER_H_
+#define TIDETAPE_AGENT_TAPE_RECORDER_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "agent/tape/block.h"
+#include "agent/tape/flat_index.h"
+#include "agent/tape/tape.h"
+
+namespace tidetape::agent {
+
+// One a thread. Values are found by their storage's address; weak references keep an address from being used again meanwhile.
+class Recorder {
+ public:
+  // The recorder of this thread while it records, or null.
+  static Recorder* Current();
+  static Recorder& OfThisThread();
+
+  // Starts a tape. `actions` may be null (nothing is saved) and must outlive End().
+  void Begin(TapePtr tape, const BlockActions* actions, const std::vector<at::Tensor>& inputs);
+
+  // Ends it, also after an exception in the block's forward. Returns the tape, prepared for backward.
+  TapePtr End();
+
+  // Runs `op` on `stack` with the keys `below` the interception, and notes what it did.
+  void Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
+
+  // What autograd is about to save. `value.storage` is kHeld where the tensor has to be held as it is.
+  ValueRef Pack(const at::Tensor& tensor);
+
+  const TapePtr& tape() const { return tape_; }
+
+  // Compares each replayable op with a second run, bit for bit; see audit.h.
+  void set_auditing(bool auditing) { auditing_ = auditing; }
+
+ private:
+  struct Rollback;
+
+  int32_t Find(const c10::StorageImpl* storage);
+  int32_t AddOutside(const at::Tensor& tensor, uint64_t hint);
+  int32_t AddStorage(const at::Tensor& tensor, StorageRecord record);
+  ValueRef Refer(const at::Tensor& tensor, int32_t storage);
+  void EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base);
+  ValueRef EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t argument);
+  void NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, size_t base);
+  void BeforeWrites(OpRecord& op);
+  void AfterWrites(OpRecord& op);
+  bool EncodeOutputs(OpRecord& op, const torch::jit::Stack& stack);
+  void EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t output);
+  void SnapshotIfRead(int32_t storage);
+  void KeepOriginal(int32_t storage);
+
+  TapePtr tape_;
+  const BlockActions* actions_ = nullptr;
+  FlatIndex storage_of_;  // StorageImpl address -> Tape::storages, plus one
+  FlatIndex occurrences_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> originals_;  // one an entry of Tape::storages
+  uint64_t reads_hash_ = 0;
+  bool auditing_ = false;
+};
+
+// The tape can describe the tensor by storage and geometry, and make it again: strided, dense, no subclass, no lazy bits.
+bool IsPlain(const c10::TensorImpl& tensor);
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_TAPE_RECORDER_H_

@@ -1,0 +1,246 @@
+#include "agent/tape/replayer.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "agent/measure/meter.h"
+#include "agent/measure/step_profile.h"
+#include "agent/tape/block.h"
+
+namespace tidetape::agent {
+namespace {
+
+// The state that kernels ran under while recording: below autograd, autocast, modes and the interception.
+class ReplayState {
+ public:
+  ReplayState()
+      : grad_mode_(false),
+        excluded_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+                  c10::DispatchKeySet({c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
+                                       c10::DispatchKey::PreDispatch, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
+                                       c10::DispatchKey::FuncTorchDynamicLayerFrontMode})) {}
+
+ private:
+  c10::AutoGradMode grad_mode_;
+  c10::impl::ExcludeDispatchKeyGuard excluded_;
+};
+
+class Replayer {
+ public:
+  explicit Replayer(Tape& tape) : tape_(tape) {}
+
+  void Run(int32_t storage) {
+    Want(storage);
+    const bool measure = tape_.measured_costs;
+    if (measure && tape_.op_seconds.empty()) {
+      tape_.op_seconds.assign(tape_.ops.size(), -1);
+      tape_.op_workspace.assign(tape_.ops.size(), 0);
+    }
+    auto last = std::chrono::steady_clock::now();
+    const auto start = last;
+    for (size_t i = first_; i < want_.size(); ++i) {
+      if (!want_[i]) continue;
+      if (measure) StepProfile::Get().TakeReplayPeak();
+      const int64_t before = meter::LiveBytes();
+      RunOp(static_cast<int32_t>(i));
+      if (!measure) continue;
+      const int64_t made = meter::LiveBytes() - before;
+      const int64_t workspace = StepProfile::Get().TakeReplayPeak() - before - std::max<int64_t>(made, 0);
+      tape_.op_workspace[i] = std::max(tape_.op_workspace[i], workspace);
+      Release(static_cast<int32_t>(i));
+      const auto now = std::chrono::steady_clock::now();
+      tape_.op_seconds[i] = std::chrono::duration<float>(now - last).count();
+      last = now;
+    }
+    if (!measure) last = std::chrono::steady_clock::now();
+    tape_.replay_seconds += std::chrono::duration<double>(last - start).count();
+  }
+
+ private:
+  // Marks the ops that have not run and that `storage` depends on: producers of what they read, and readers of what they overwrite.
+  void Want(int32_t storage) {
+    const int32_t last = tape_.storages[storage].last_writer;
+    want_.assign(last + 1, 0);
+    want_[last] = 1;
+    for (int32_t i = last; i >= 0; --i) {
+      if (!want_[i]) continue;
+      if (tape_.done[i]) {
+        want_[i] = 0;
+        continue;
+      }
+      first_ = i;
+      const OpRecord& op = tape_.ops[i];
+      for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+        const ValueRef& value = tape_.values[v];
+        if (value.storage >= 0 && value.writer >= 0 && !Served(value)) want_[value.writer] = 1;
+      }
+      for (uint32_t w = op.first_write; w < op.end_write; ++w) WantEarlierReaders(i, tape_.writes[w]);
+    }
+  }
+
+  void WantEarlierReaders(int32_t writer, int32_t storage) {
+    for (int32_t i = 0; i < writer; ++i) {
+      if (!tape_.needed[i] || tape_.done[i] || want_[i]) continue;
+      const OpRecord& op = tape_.ops[i];
+      for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+        if (tape_.values[v].storage == storage && !Served(tape_.values[v])) want_[i] = 1;
+      }
+    }
+  }
+
+  // The kept original has this version.
+  bool Served(const ValueRef& value) const {
+    const StorageRecord& record = tape_.storages[value.storage];
+    return record.kept && value.version == record.version;
+  }
+
+  const StorageRef& Find(const OpRecord& op, const ValueRef& value) const {
+    const StorageRecord& record = tape_.storages[value.storage];
+    if (record.kind != StorageKind::kIntermediate || Served(value)) {
+      TORCH_CHECK(record.kept, "tidetape: block '", tape_.block->name(), "': the tape let go of an input of ", op.facts->name,
+                  " that a replay needs");
+      TORCH_CHECK(static_cast<int64_t>(record.kept->nbytes()) >= record.bytes, "tidetape: block '", tape_.block->name(),
+                  "': backward needs to replay ", op.facts->name,
+                  ", but an input or parameter of it is not there (resharded or resized). ",
+                  "Make the block a unit of its own for fully_shard, or leave it out of tidetape.attach(blocks=...)");
+      return record.kept;
+    }
+    TORCH_INTERNAL_ASSERT(record.replayed && record.replayed_version == value.version, "tidetape: block '", tape_.block->name(),
+                          "': replay of ", op.facts->name, " is out of order");
+    return record.replayed;
+  }
+
+  at::Tensor TensorOf(const OpRecord& op, const ValueRef& value) const {
+    if (value.storage == kNoStorage) return {};
+    if (value.storage == kHeld) return tape_.constants[value.writer].toTensor();
+    return tape_.Build(value, Find(op, value));
+  }
+
+  void PushArguments(const OpRecord& op) {
+    stack_.clear();
+    for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
+      const Argument& argument = tape_.arguments[op.first_argument + i];
+      switch (argument.kind) {
+        case Argument::Kind::kConstant:
+          stack_.push_back(tape_.constants[argument.index]);
+          break;
+        case Argument::Kind::kTensor:
+          stack_.emplace_back(TensorOf(op, tape_.values[argument.index]));
+          break;
+        case Argument::Kind::kTensorList: {
+          c10::List<at::Tensor> list;
+          list.reserve(argument.count);
+          for (uint32_t k = 0; k < argument.count; ++k) list.push_back(TensorOf(op, tape_.values[argument.index + k]));
+          stack_.emplace_back(std::move(list));
+          break;
+        }
+        case Argument::Kind::kOptionalList: {
+          c10::List<std::optional<at::Tensor>> list;
+          list.reserve(argument.count);
+          for (uint32_t k = 0; k < argument.count; ++k) {
+            at::Tensor tensor = TensorOf(op, tape_.values[argument.index + k]);
+            list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor)) : std::nullopt);
+          }
+          stack_.emplace_back(std::move(list));
+          break;
+        }
+      }
+    }
+  }
+
+  void TakeOutput(const OpRecord& op, uint32_t output, const at::Tensor& tensor) {
+    const ValueRef& value = tape_.values[output];
+    if (value.storage < 0) return;
+    StorageRecord& record = tape_.storages[value.storage];
+    if (record.kind != StorageKind::kIntermediate || record.creator != Index(op)) return;
+    TORCH_CHECK(tensor.defined() && static_cast<int64_t>(tensor.storage().nbytes()) == record.bytes, "tidetape: block '",
+                tape_.block->name(), "': the replay of ", op.facts->name, " made another size than its recording");
+    tape_.SetReplayed(value.storage, StorageRef::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
+    record.replayed_version = 1;
+  }
+
+  int32_t Index(const OpRecord& op) const { return static_cast<int32_t>(&op - tape_.ops.data()); }
+
+  void RunOp(int32_t index) {
+    const OpRecord& op = tape_.ops[index];
+    PushArguments(op);
+    {
+      std::optional<RngStates::Scope> drawn;
+      if (op.rng >= 0) drawn.emplace(tape_.rng, op.rng);
+      op.facts->handle.redispatchBoxed(op.keys, &stack_);
+    }
+    uint32_t output = op.first_output;
+    for (const c10::IValue& result : stack_) {
+      if (result.isTensor()) {
+        TakeOutput(op, output++, result.toTensor());
+      } else if (result.isTensorList()) {
+        for (const c10::IValue& item : result.toListRef()) TakeOutput(op, output++, item.toTensor());
+      }
+    }
+    for (uint32_t w = op.first_write; w < op.end_write; ++w) {
+      StorageRecord& record = tape_.storages[tape_.writes[w]];
+      if (record.replayed) record.replayed_version = VersionAfter(op, tape_.writes[w]);
+    }
+    stack_.clear();
+    tape_.done[index] = 1;
+    ++tape_.replayed_ops;
+    if (!tape_.measured_costs) Release(index);
+  }
+
+  uint16_t VersionAfter(const OpRecord& op, int32_t storage) const {
+    for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+      if (tape_.values[v].storage == storage) return tape_.values[v].version + 1;
+    }
+    return 0;
+  }
+
+  // Lets go of what nobody will read any more.
+  void Release(int32_t index) {
+    const OpRecord& op = tape_.ops[index];
+    for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+      const int32_t storage = tape_.values[v].storage;
+      if (storage < 0) continue;
+      --tape_.storages[storage].reads_left;
+      Drop(storage);
+    }
+    for (uint32_t v = op.first_output; v < op.end_output; ++v) {
+      if (tape_.values[v].storage >= 0) Drop(tape_.values[v].storage);
+    }
+  }
+
+  void Drop(int32_t storage) {
+    const StorageRecord& record = tape_.storages[storage];
+    if (record.kind != StorageKind::kIntermediate || record.reads_left > 0 || record.handles > 0) return;
+    tape_.DropReplayed(storage);
+    tape_.DropKept(storage);
+  }
+
+  Tape& tape_;
+  std::vector<uint8_t> want_;
+  int32_t first_ = 0;
+  torch::jit::Stack stack_;
+};
+
+}  // namespace
+
+StorageRef Materialise(Tape& tape, int32_t storage) {
+  StorageRecord& record = tape.storages[storage];
+  if (record.kept) return record.kept;
+  if (!record.replayed || record.replayed_version != record.version) {
+    const ReplayState state;
+    StepProfile::Get().ReplayBegins();
+    Replayer(tape).Run(storage);
+    StepProfile::Get().ReplayEnds(tape.position);
+  }
+  TORCH_INTERNAL_ASSERT(record.replayed, "tidetape: block '", tape.block->name(), "': nothing made the value that backward reads");
+  return record.replayed;
+}
+
+}  // namespace tidetape::agent

@@ -1,0 +1,18 @@
+// Replay: runs the missing producers of a value, and nothing else.
+#ifndef TIDETAPE_AGENT_TAPE_REPLAYER_H_
+#define TIDETAPE_AGENT_TAPE_REPLAYER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "agent/tape/tape.h"
+
+namespace tidetape::agent {
+
+// The storage of a consumed value in its last version: kept, or replayed before, or replayed now from the kept and outside ones.
+// Runs no autograd, no Python and no autocast, on the calling thread, and frees each intermediate after its last reader. The caller
+// holds tape.mutex. Throws c10::Error, naming block and op, where an outside storage is gone or has changed, or an op fails.
+StorageRef Materialise(Tape& tape, int32_t storage);
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_TAPE_REPLAYER_H_

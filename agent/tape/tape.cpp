@@ -1,0 +1,110 @@
+#include "agent/tape/tape.h"
+
+#include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+
+#include <utility>
+
+#include "agent/measure/step_profile.h"
+
+namespace tidetape::agent {
+
+Tape::~Tape() {
+  if (!closed_) observer_->OnAbandoned(*this);
+  for (size_t i = 0; i < storages.size(); ++i) {
+    DropKept(static_cast<int32_t>(i));
+    DropReplayed(static_cast<int32_t>(i));
+  }
+}
+
+uint32_t Tape::AddGeometry(const c10::TensorImpl& tensor) {
+  const auto place = static_cast<uint32_t>(geometry.size());
+  const c10::IntArrayRef sizes = tensor.sizes();
+  const c10::IntArrayRef strides = tensor.strides();
+  geometry.push_back(static_cast<int64_t>(sizes.size()));
+  geometry.push_back(tensor.storage_offset());
+  geometry.insert(geometry.end(), sizes.begin(), sizes.end());
+  geometry.insert(geometry.end(), strides.begin(), strides.end());
+  return place;
+}
+
+at::Tensor Tape::Build(const ValueRef& value, const StorageRef& storage) const {
+  const int64_t* words = geometry.data() + value.geometry;
+  const auto dimensions = static_cast<size_t>(words[0]);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), value.keys, c10::scalarTypeToTypeMeta(value.dtype));
+  impl->set_sizes_and_strides(c10::IntArrayRef(words + 2, dimensions), c10::IntArrayRef(words + 2 + dimensions, dimensions),
+                              words[1]);
+  return at::Tensor(std::move(impl));
+}
+
+void Tape::Keep(int32_t storage, StorageRef original) {
+  StorageRecord& record = storages[storage];
+  if (record.kept) return;
+  record.kept = std::move(original);
+  if (record.kind == StorageKind::kIntermediate) StepProfile::Get().AddPlanned(record.bytes);
+}
+
+void Tape::DropKept(int32_t storage) {
+  StorageRecord& record = storages[storage];
+  if (!record.kept) return;
+  record.kept.reset();
+  if (record.kind == StorageKind::kIntermediate) StepProfile::Get().AddPlanned(-record.bytes);
+}
+
+void Tape::SetReplayed(int32_t storage, StorageRef made) {
+  StorageRecord& record = storages[storage];
+  if (!record.replayed) StepProfile::Get().AddPlanned(record.bytes);
+  record.replayed = std::move(made);
+}
+
+void Tape::DropReplayed(int32_t storage) {
+  StorageRecord& record = storages[storage];
+  if (!record.replayed) return;
+  record.replayed.reset();
+  StepProfile::Get().AddPlanned(-record.bytes);
+}
+
+void Tape::Prepare() {
+  needed.assign(ops.size(), 0);
+  done.assign(ops.size(), 0);
+  const auto kept_final = [this](const ValueRef& value) {
+    const StorageRecord& record = storages[value.storage];
+    return record.kept && value.version == record.version;
+  };
+  for (const int32_t storage : consumed) {
+    const StorageRecord& record = storages[storage];
+    if (!record.kept && record.handles > 0 && record.last_writer >= 0) needed[record.last_writer] = 1;
+  }
+  for (size_t i = ops.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const OpRecord& op = ops[i];
+    for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+      const ValueRef& value = values[v];
+      if (value.storage < 0) continue;
+      ++storages[value.storage].reads_left;
+      if (value.writer >= 0 && !kept_final(value)) needed[value.writer] = 1;
+    }
+  }
+  for (size_t s = 0; s < storages.size(); ++s) {
+    StorageRecord& record = storages[s];
+    if (record.handles > 0 || record.reads_left > 0) continue;
+    if (record.kind == StorageKind::kIntermediate || releases_inputs) DropKept(static_cast<int32_t>(s));
+  }
+  for (const StorageRecord& record : storages) {
+    if (record.kept && record.kind == StorageKind::kIntermediate) saved_bytes += record.bytes;
+  }
+}
+
+void Tape::Close() {
+  if (std::exchange(closed_, true)) return;
+  observer_->OnBackwardEnd(*this);
+}
+
+int64_t Tape::BookkeepingBytes() const {
+  return static_cast<int64_t>(storages.capacity() * sizeof(StorageRecord) + ops.capacity() * sizeof(OpRecord) +
+                              arguments.capacity() * sizeof(Argument) + values.capacity() * sizeof(ValueRef) +
+                              geometry.capacity() * sizeof(int64_t) + constants.capacity() * sizeof(c10::IValue) +
+                              consumed.capacity() * sizeof(int32_t));
+}
+
+}  // namespace tidetape::agent

@@ -1,0 +1,169 @@
+// The tape of one execution of a block: what ran, on which values, and what is kept of it.
+//
+// A value is a storage at a version, seen through view geometry. Intermediates are not held by the tape unless a plan saves them or
+// they cannot be replayed; parameters and inputs of the block are held by their storage, so that resharding under the tape works.
+#ifndef TIDETAPE_AGENT_TAPE_TAPE_H_
+#define TIDETAPE_AGENT_TAPE_TAPE_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "agent/tape/op_facts.h"
+#include "agent/tape/rng.h"
+#include "agent/tape/site.h"
+
+namespace tidetape::agent {
+
+class Block;
+class Tape;
+
+// Told of the turns in the life of a tape, by the thread on which they happen.
+class TapeObserver {
+ public:
+  virtual ~TapeObserver() = default;
+  // The last saved-tensor handle is gone after backward began: nobody will read the tape any more. `tape.mutex` is held.
+  virtual void OnBackwardEnd(Tape& tape) = 0;
+  // The tape goes, and backward never read it.
+  virtual void OnAbandoned(Tape& tape) = 0;
+};
+
+using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
+
+// Index into Tape::storages; kNoStorage: an undefined tensor; kHeld: a tensor held as it is, in Tape::constants.
+inline constexpr int32_t kNoStorage = -1;
+inline constexpr int32_t kHeld = -2;
+// Writer of a storage that no op of the block made.
+inline constexpr int32_t kOutside = -1;
+
+// One tensor seen by an op or by autograd.
+struct ValueRef {
+  int32_t storage = kNoStorage;
+  int32_t writer = kOutside;  // op that made this version; for kHeld the index into Tape::constants
+  uint32_t geometry = 0;      // into Tape::geometry: dimensions, offset, sizes, strides
+  uint16_t version = 0;       // writes so far
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  c10::DispatchKeySet keys;
+};
+
+// One argument of an op.
+struct Argument {
+  enum class Kind : uint8_t {
+    kConstant,      // Tape::constants
+    kTensor,        // Tape::values
+    kTensorList,    // `count` entries of Tape::values
+    kOptionalList,  // the same, where entries may be undefined
+  };
+  Kind kind = Kind::kConstant;
+  uint32_t index = 0;
+  uint32_t count = 0;
+};
+
+struct OpRecord {
+  const OpFacts* facts = nullptr;
+  c10::DispatchKeySet keys;     // below the interception: the same kernel runs in replay
+  uint32_t first_argument = 0;  // facts->num_arguments entries of Tape::arguments
+  uint32_t first_value = 0;     // all values that the op reads or writes: [first_value, first_output) of Tape::values
+  uint32_t first_output = 0;    // [first_output, end_output): its tensor returns in order, undefined ones included
+  uint32_t end_output = 0;
+  uint32_t first_write = 0;  // [first_write, end_write) of Tape::writes: storages that were there before and that it writes
+  uint32_t end_write = 0;
+  int32_t rng = -1;  // RngStates number
+  bool replayable = true;
+};
+
+enum class StorageKind : uint8_t { kIntermediate, kBlockInput, kParameter };
+
+struct StorageRecord {
+  Site site = 0;
+  uint64_t content = 0;  // site of the content as last written
+  int64_t bytes = 0;
+  int32_t creator = kOutside;
+  int32_t last_writer = kOutside;
+  uint16_t version = 0;
+  StorageKind kind = StorageKind::kIntermediate;
+  bool must_save = false;      // made or written by something that cannot be replayed
+  bool uninitialized = false;  // allocated, and not yet written by a recorded op
+  bool consumed = false;       // autograd packed it
+  bool plan_saves = false;     // the plan in force names its site
+  int32_t handles = 0;         // saved-tensor handles alive
+  int32_t reads_left = 0;      // by ops that a replay still needs to run
+  StorageRef kept;             // the original
+  StorageRef replayed;         // made again in backward
+  uint16_t replayed_version = 0;
+};
+
+// Written by one recording thread; then read and replayed under `mutex` by whichever thread runs backward.
+class Tape : public c10::intrusive_ptr_target {
+ public:
+  Tape(std::shared_ptr<Block> block, int32_t position, std::shared_ptr<TapeObserver> observer)
+      : block(std::move(block)), position(position), observer_(std::move(observer)) {}
+  ~Tape() override;
+
+  // Notes the geometry of `tensor` and returns its place.
+  uint32_t AddGeometry(const c10::TensorImpl& tensor);
+
+  // A tensor without autograd history over `storage`, as `value` describes it.
+  at::Tensor Build(const ValueRef& value, const StorageRef& storage) const;
+
+  // Holds or lets go of the original of a storage. Planned bytes are accounted; must-save and outside storages are not.
+  void Keep(int32_t storage, StorageRef original);
+  void DropKept(int32_t storage);
+  void SetReplayed(int32_t storage, StorageRef made);
+  void DropReplayed(int32_t storage);
+
+  // Once recording has ended: which ops a replay would run, and which kept storages nobody needs.
+  void Prepare();
+
+  // Tells the observer, once, that the last saved-tensor handle is gone. The caller holds `mutex`.
+  void Close();
+
+  int64_t BookkeepingBytes() const;
+
+  const std::shared_ptr<Block> block;
+  const int32_t position;  // in the order of execution
+
+  std::vector<StorageRecord> storages;
+  std::vector<OpRecord> ops;
+  std::vector<Argument> arguments;
+  std::vector<ValueRef> values;
+  std::vector<int32_t> writes;
+  std::vector<int64_t> geometry;
+  std::vector<c10::IValue> constants;
+  std::vector<int32_t> consumed;  // storages in order of packing
+  RngStates rng;
+  uint64_t structure_hash = 0;
+  bool has_in_place = false;
+  bool keeps_all = false;        // the plan keeps what autograd packs
+  bool releases_inputs = false;  // nothing will be replayed: outside storages need no holding
+
+  std::mutex mutex;
+  std::vector<uint8_t> needed;  // op i has to run before backward is through
+  std::vector<uint8_t> done;    // op i has run
+  int32_t live_handles = 0;
+  bool recording = true;
+
+  bool measured_costs = false;  // op times are taken
+  bool backward_begun = false;
+  std::vector<float> op_seconds;  // replay time an op; negative: not replayed
+  std::vector<int64_t> op_workspace;
+  int64_t saved_bytes = 0;  // planned bytes kept at the end of forward
+  double replay_seconds = 0;
+  int32_t replayed_ops = 0;
+
+ private:
+  const std::shared_ptr<TapeObserver> observer_;
+  bool closed_ = false;
+};
+
+using TapePtr = c10::intrusive_ptr<Tape>;
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_TAPE_TAPE_H_
