@@ -13,7 +13,9 @@ planner::PlanningProblem TwoLayers() {
                    {.bytes = 3, .label = "aten::gelu [3]"},
                    {.bytes = 4, .must_save = true, .label = "aten::mm#1 [4]"}};
   problem.tapes = {tape};
-  problem.blocks = {{.name = "model.layers.0"}, {.name = "model.layers.1"}};
+  problem.blocks.resize(2);
+  problem.blocks[0].name = "model.layers.0";
+  problem.blocks[1].name = "model.layers.1";
   return problem;
 }
 

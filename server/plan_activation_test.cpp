@@ -201,7 +201,8 @@ TEST_F(PlanActivationTest, AFailureIsToldOnceAndTriedAgain) {
   Settle();
   EXPECT_EQ(job_->Summary().waiting_for(), "planning to succeed: block 0 is odd");
   int told = 0;
-  for (const v1::JobEvent& event : job_->Describe().events()) told += event.text() == "planning failed: block 0 is odd";
+  const v1::GetJobResponse description = job_->Describe();
+  for (const v1::JobEvent& event : description.events()) told += event.text() == "planning failed: block 0 is odd";
   EXPECT_EQ(told, 1);
   failure_ = absl::OkStatus();
   Report(ExampleReport(3));

@@ -1,0 +1,27 @@
+// The commands that need no server: they read a problem file and plan in this process.
+#ifndef TIDETAPE_SERVER_CTL_FILE_COMMANDS_H_
+#define TIDETAPE_SERVER_CTL_FILE_COMMANDS_H_
+
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "server/ctl/output.h"
+
+namespace tidetape::ctl {
+
+// Prints the plan of the problem in the file, under its own limit or another. An infeasible limit is no error: see "feasible".
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, Format format, std::ostream& out);
+
+// Prints the hull of one tape of the problem in the file, that of block `block` where given; a problem with several tapes needs
+// one. Writes a picture where `svg` is not empty.
+absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg, Format format,
+                               std::ostream& out);
+
+// Writes a whole file.
+absl::Status WriteFile(const std::string& path, const std::string& content);
+
+}  // namespace tidetape::ctl
+
+#endif  // TIDETAPE_SERVER_CTL_FILE_COMMANDS_H_
