@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 
 export TIDETAPE_PYTHON := $(CURDIR)/.venv/bin/python
-export PYTHONPATH := $(CURDIR)/agent/python
+export PYTHONPATH := $(CURDIR)/agent/python:$(CURDIR)
 # Arguments for the program that a target runs, as in: make demo ARGS=--steps=20
 ARGS ?=
 
@@ -28,16 +28,16 @@ test-long: build ## Run the tests that take minutes each
 	@$(TIDETAPE_PYTHON) tools/run_tests.py --long
 
 bench-replay: build ## Time replay against checkpointing and its rivals
-	@$(TIDETAPE_PYTHON) tests/benchmarks/bench_replay.py $(ARGS)
+	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_replay $(ARGS)
 
 bench-planner: build ## Time the planner on tapes of many sizes
-	@bazel-bin/planner/planner_benchmark $(ARGS)
+	@bazel-bin/planner/bench_planner $(ARGS)
 
 bench-collectives: setup ## Time FSDP2's stock collectives against copying the same bytes (2 and 4 ranks)
-	@$(TIDETAPE_PYTHON) tests/benchmarks/bench_collectives.py $(ARGS)
+	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_collectives $(ARGS)
 
 bench-server: build ## Time the server under many agent streams
-	@bazel-bin/server/server_benchmark $(ARGS)
+	@bazel-bin/server/bench_server $(ARGS)
 
 lint: build ## Check formatting and common mistakes in C++, Python and protos
 	@tools/lint.sh
