@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -181,8 +180,10 @@ int Run(int argc, char** argv) {
   app.add_option("--timeout", arguments.timeout_seconds, "seconds to wait for an answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("-o,--output,--format", arguments.format, "text or json")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Format>{{"text", Format::kText}, {"json", Format::kJson}}));
+  std::string format = "text";
+  app.add_option("-o,--output,--format", format, "of what is printed")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
 
   const auto add = [&](const std::string& name, const std::string& help, absl::Status (*run)(const Arguments&)) {
     CLI::App* added = app.add_subcommand(name, help);
@@ -229,6 +230,7 @@ int Run(int argc, char** argv) {
     SuggestCommand(app, argc, argv);
     return kUsage;
   }
+  arguments.format = format == "json" ? Format::kJson : Format::kText;
   return ExitCode(command(arguments));
 }
 
