@@ -63,46 +63,8 @@ bool Leaner(const State& a, const State& b) {
   return a.saved_bytes != b.saved_bytes ? a.saved_bytes < b.saved_bytes : a.seconds < b.seconds;
 }
 
-}  // namespace
-
-void KeepParetoChoices(std::vector<Choice>& choices) {
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
-    if (a.saved_bytes != b.saved_bytes) return a.saved_bytes < b.saved_bytes;
-    if (a.seconds != b.seconds) return a.seconds < b.seconds;
-    return a.own_peak_bytes < b.own_peak_bytes;
-  });
-  std::vector<Choice> kept;
-  for (const Choice& choice : choices) {
-    const bool beaten = std::any_of(kept.begin(), kept.end(), [&](const Choice& other) {
-      return other.seconds <= choice.seconds && other.own_peak_bytes <= choice.own_peak_bytes;
-    });
-    if (!beaten) kept.push_back(choice);
-  }
-  choices = std::move(kept);
-}
-
-int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices) {
-  std::vector<BlockMemory> leanest;
-  for (const std::vector<Choice>& list : choices) {
-    const Choice& choice =
-        *std::min_element(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.saved_bytes < b.saved_bytes; });
-    leanest.push_back({choice.saved_bytes, choice.own_peak_bytes});
-  }
-  int64_t low = 0, high = FindStepPeak(problem, leanest).bytes;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (LeanestPicks(problem, choices, middle).has_value()) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return high;
-}
-
-std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
-                                                int64_t limit) {
-  if (!LeanestPicks(problem, choices, limit).has_value()) return std::nullopt;
+// The dynamic program. Some combination must keep the limit.
+std::vector<int32_t> BucketPicks(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices, int64_t limit) {
   const std::vector<int64_t> prefix_limits = *PrefixLimits(problem, LeastOf(choices), limit);
 
   int64_t most = 0;
@@ -149,6 +111,130 @@ std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, 
     state = layers[b + 1][state].parent;
   }
   return picks;
+}
+
+std::vector<BlockMemory> MemoryOf(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks) {
+  std::vector<BlockMemory> memory;
+  for (size_t b = 0; b < picks.size(); ++b)
+    memory.push_back({choices[b][picks[b]].saved_bytes, choices[b][picks[b]].own_peak_bytes});
+  return memory;
+}
+
+double SecondsOf(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks) {
+  double seconds = 0;
+  for (size_t b = 0; b < picks.size(); ++b) seconds += choices[b][picks[b]].seconds;
+  return seconds;
+}
+
+// Each block in turn as fast as the bytes allow that it and the blocks before it save in the relaxation, or else as lean as it can
+// be. Nullopt where that leads beyond the limit.
+std::optional<std::vector<int32_t>> RoundedPicks(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
+                                                 int64_t limit, const std::vector<int64_t>& relaxed_bytes) {
+  std::vector<int32_t> picks;
+  int64_t saved = 0, relaxed = 0;
+  for (size_t b = 0; b < choices.size(); ++b) {
+    relaxed += relaxed_bytes[b];
+    int32_t leanest = -1, fastest = -1;
+    for (size_t c = 0; c < choices[b].size(); ++c) {
+      const Choice& choice = choices[b][c];
+      if (!Allowed(problem.blocks[b], choice, saved, limit)) continue;
+      if (leanest < 0) leanest = static_cast<int32_t>(c);  // choices come by rising bytes
+      if (saved + choice.saved_bytes > relaxed) continue;
+      if (fastest < 0 || choice.seconds < choices[b][fastest].seconds) fastest = static_cast<int32_t>(c);
+    }
+    picks.push_back(fastest >= 0 ? fastest : leanest);
+    if (picks.back() < 0) return std::nullopt;
+    saved += choices[b][picks.back()].saved_bytes;
+  }
+  if (FindStepPeak(problem, MemoryOf(choices, picks)).bytes > limit) return std::nullopt;
+  return picks;
+}
+
+// Exchanges one block's pick for a faster one, the largest gain first, as long as the limit allows one.
+void Improve(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices, int64_t limit,
+             std::vector<int32_t>& picks) {
+  const size_t blocks = picks.size();
+  std::vector<int64_t> saved_before(blocks), room(blocks);
+  while (true) {
+    int64_t saved = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      saved_before[b] = saved;
+      saved += choices[b][picks[b]].saved_bytes;
+    }
+    // room[b]: how much more block b may save for all that comes after its forward.
+    int64_t after = limit - problem.head_peak_bytes - saved;
+    for (size_t b = blocks; b-- > 0;) {
+      const BlockInstance& block = problem.blocks[b];
+      const Choice& pick = choices[b][picks[b]];
+      after = std::min(after, limit - block.forward_base_bytes - saved_before[b] - pick.saved_bytes);
+      room[b] = after;
+      after = std::min(after, limit - block.backward_base_bytes - saved_before[b] - pick.own_peak_bytes);
+    }
+    double best_gain = 0;
+    size_t best_block = 0;
+    int32_t best_pick = -1;
+    for (size_t b = 0; b < blocks; ++b) {
+      const Choice& pick = choices[b][picks[b]];
+      for (size_t c = 0; c < choices[b].size(); ++c) {
+        const Choice& choice = choices[b][c];
+        if (pick.seconds - choice.seconds <= best_gain || choice.saved_bytes - pick.saved_bytes > room[b]) continue;
+        if (!Allowed(problem.blocks[b], choice, saved_before[b], limit)) continue;
+        best_gain = pick.seconds - choice.seconds;
+        best_block = b;
+        best_pick = static_cast<int32_t>(c);
+      }
+    }
+    if (best_pick < 0) return;
+    picks[best_block] = best_pick;
+  }
+}
+
+}  // namespace
+
+void KeepParetoChoices(std::vector<Choice>& choices) {
+  std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+    if (a.saved_bytes != b.saved_bytes) return a.saved_bytes < b.saved_bytes;
+    if (a.seconds != b.seconds) return a.seconds < b.seconds;
+    return a.own_peak_bytes < b.own_peak_bytes;
+  });
+  std::vector<Choice> kept;
+  for (const Choice& choice : choices) {
+    const bool beaten = std::any_of(kept.begin(), kept.end(), [&](const Choice& other) {
+      return other.seconds <= choice.seconds && other.own_peak_bytes <= choice.own_peak_bytes;
+    });
+    if (!beaten) kept.push_back(choice);
+  }
+  choices = std::move(kept);
+}
+
+int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices) {
+  std::vector<BlockMemory> leanest;
+  for (const std::vector<Choice>& list : choices) {
+    const Choice& choice =
+        *std::min_element(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.saved_bytes < b.saved_bytes; });
+    leanest.push_back({choice.saved_bytes, choice.own_peak_bytes});
+  }
+  int64_t low = 0, high = FindStepPeak(problem, leanest).bytes;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (LeanestPicks(problem, choices, middle).has_value()) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
+                                                int64_t limit, const std::vector<int64_t>& relaxed_bytes) {
+  if (!LeanestPicks(problem, choices, limit).has_value()) return std::nullopt;
+  std::vector<int32_t> picks = BucketPicks(problem, choices, limit);
+  Improve(problem, choices, limit, picks);
+  std::optional<std::vector<int32_t>> rounded = RoundedPicks(problem, choices, limit, relaxed_bytes);
+  if (!rounded.has_value()) return picks;
+  Improve(problem, choices, limit, *rounded);
+  return SecondsOf(choices, *rounded) < SecondsOf(choices, picks) ? *rounded : picks;
 }
 
 }  // namespace tidetape::planner

@@ -16,7 +16,7 @@
 
 namespace tidetape::planner {
 
-inline constexpr int64_t kBuckets = 2048;
+inline constexpr int64_t kBuckets = 1024;
 
 // One way to run one block.
 struct Choice {
@@ -29,13 +29,13 @@ struct Choice {
 // Drops the choices that another one beats or equals in all three; the rest comes by rising bytes.
 void KeepParetoChoices(std::vector<Choice>& choices);
 
-// The least step peak that the choices allow; each block has at least one.
+// The least step peak that the choices (by block, by rising bytes) allow; each block has at least one.
 int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices);
 
 // By block: position of the pick in its choices, the fastest under the limit. Nullopt where no combination keeps it, which is
-// exact.
+// exact. relaxed_bytes: by block, the bytes that it saves in the relaxation (StepBound).
 std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,
-                                                int64_t limit);
+                                                int64_t limit, const std::vector<int64_t>& relaxed_bytes);
 
 }  // namespace tidetape::planner
 

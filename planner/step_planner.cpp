@@ -14,7 +14,7 @@ namespace {
 
 // Vertices of one hull whose own peaks are computed: so many spread over its bytes, and so many on each side of the bound's point.
 constexpr int32_t kSpreadVertices = 32;
-constexpr int32_t kNearVertices = 8;
+constexpr int32_t kNearVertices = 4;
 
 constexpr int32_t kKeepAllChoice = -1;  // other ids: vertices of the hull, or options
 
@@ -200,8 +200,9 @@ StepPlan StepPlanner::KeepAll() {
 
 // The limit is at least the least peak.
 StepPlan StepPlanner::FastestUnder(int64_t limit) {
-  const std::vector<std::vector<Choice>> choices = ChoicesNear(*Bound(limit));
-  const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes));
+  const StepBound bound = *Bound(limit);
+  const std::vector<std::vector<Choice>> choices = ChoicesNear(bound);
+  const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes), bound.saved_bytes);
   std::vector<BlockPlan> blocks;
   for (size_t b = 0; b < picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, choices[b][picks[b]].id));
   return MakeStepPlan(std::move(blocks), limit);

@@ -1,0 +1,36 @@
+// Slow and simple versions of what the planner computes, sharing no code with it, for tests.
+#ifndef TIDETAPE_PLANNER_TESTING_ORACLE_H_
+#define TIDETAPE_PLANNER_TESTING_ORACLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "planner/problem.h"
+
+namespace tidetape::planner {
+
+struct OraclePlan {
+  std::vector<int32_t> saved;
+  std::set<int32_t> replayed;
+  int64_t bytes = 0;
+  double seconds = 0;
+};
+
+// The plan with these storages saved; nullopt where it breaks a rule of replay_set.h.
+std::optional<OraclePlan> OracleEvaluate(const BlockTape& tape, const std::vector<int32_t>& saved);
+
+// Every plan of a tape, by trying all subsets of its intermediates.
+std::vector<OraclePlan> AllPlans(const BlockTape& tape);
+
+// The own peak of a plan on an instance, by walking through backward with the content (version) of each storage written down. Fails
+// the current test where an op or backward meets a content other than the recorded one.
+int64_t OracleOwnPeak(const BlockTape& tape, const BlockInstance& instance, const OraclePlan& plan);
+
+// The peak formula of the step.
+int64_t OracleStepPeak(const PlanningProblem& problem, const std::vector<int64_t>& saved, const std::vector<int64_t>& own_peaks);
+
+}  // namespace tidetape::planner
+
+#endif  // TIDETAPE_PLANNER_TESTING_ORACLE_H_
