@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -27,8 +28,9 @@ struct Library {
   explicit Library(const std::string& path) {
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      ADD_FAILURE() << dlerror();
-      return;
+      // Nothing else here can run.
+      std::fprintf(stderr, "%s\n", dlerror());
+      std::exit(1);
     }
     Find("tt_link_abi_version", abi_version);
     Find("tt_link_open", open);

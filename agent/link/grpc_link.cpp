@@ -66,8 +66,9 @@ tt_link_status GrpcLink::PutTape(planner::BlockTape tape) {
 
 tt_link_status GrpcLink::ReportStep(StepReport report) {
   if (superseded_) return TT_LINK_CLOSED;
+  const bool urgent = report.profile.has_value();
   const bool room = outbox_.PushReport(std::move(report));
-  WakeIfStreaming();
+  if (urgent || !flush_armed_) WakeIfStreaming();
   return room ? TT_LINK_OK : TT_LINK_DROPPED_OLDEST;
 }
 
@@ -122,7 +123,11 @@ void GrpcLink::Run() {
     if (result == grpc::CompletionQueue::GOT_EVENT) {
       const CallEvent event = FromTag(tag);
       // Cleared before the outbox is read, so that news that comes after the reading wakes again.
-      if (event == CallEvent::kWake) wake_pending_ = false;
+      if (event == CallEvent::kWake) {
+        wake_pending_ = false;
+        flush_at_ = Clock::now() + tuning_.report_interval;
+        flush_armed_ = true;
+      }
       if (call_ != nullptr) call_->Handle(event, ok);
     }
     Advance(Clock::now());
@@ -136,7 +141,7 @@ void GrpcLink::Run() {
 }
 
 GrpcLink::Clock::time_point GrpcLink::NextDeadline() const {
-  if (call_ != nullptr) return call_->give_up_at();
+  if (call_ != nullptr) return flush_armed_ ? std::min(flush_at_, call_->give_up_at()) : call_->give_up_at();
   return superseded_ ? Clock::time_point::max() : retry_at_;
 }
 
@@ -164,6 +169,7 @@ void GrpcLink::Advance(Clock::time_point now) {
   if (closing_ && !call_->leaving()) call_->SayGoodbye(close_deadline_);
   if (session.drain_seconds() && !call_->leaving()) call_->SayGoodbye(now + tuning_.goodbye_timeout);
   call_->CancelIfLate(now);
+  if (flush_armed_ && now >= flush_at_) Flush(now);
   call_->Pump();
   {
     const std::lock_guard<std::mutex> lock(error_mutex_);
@@ -172,8 +178,17 @@ void GrpcLink::Advance(Clock::time_point now) {
   if (call_->over()) EndCall(now);
 }
 
+void GrpcLink::Flush(Clock::time_point now) {
+  flush_at_ = now + tuning_.report_interval;
+  if (outbox_.HasReports()) return;
+  flush_armed_ = false;
+  // A report that came before this line did not wake the thread; one that comes after it will.
+  flush_armed_ = outbox_.HasReports();
+}
+
 void GrpcLink::EndCall(Clock::time_point now) {
   streaming_ = false;
+  flush_armed_ = false;
   const grpc::Status& status = call_->status();
   const StreamSession& session = call_->session();
   const bool refused =

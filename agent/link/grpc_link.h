@@ -33,6 +33,9 @@ class GrpcLink : public PlannerLink {
   struct Tuning {
     // Reports that wait for the stream; the oldest is dropped beyond this.
     size_t report_capacity = 64;
+    // While reports come one after another, those without a profile leave together this often: a wake-up a step would cost the
+    // training thread and its cores more than the report itself.
+    std::chrono::milliseconds report_interval{250};
     // Between the end of a stream and the next attempt.
     Backoff::Options backoff;
     // gRPC's own pauses between connection attempts, and the least time that it gives one.
@@ -71,6 +74,9 @@ class GrpcLink : public PlannerLink {
   void EndCall(Clock::time_point now);
   Clock::time_point NextDeadline() const;
 
+  // Sends what waits together, or lets the next report wake the thread where nothing waits.
+  void Flush(Clock::time_point now);
+
   // Wakes the link's thread, from any thread. One wake-up serves all calls until the thread has seen it.
   void Wake();
   void WakeIfStreaming();
@@ -82,6 +88,8 @@ class GrpcLink : public PlannerLink {
   // Whether the stream takes messages, so that a caller's news is worth a wake-up.
   std::atomic<bool> streaming_{false};
   std::atomic<bool> wake_pending_{false};
+  // The thread looks for reports at flush_at_ by itself.
+  std::atomic<bool> flush_armed_{false};
   std::atomic<bool> superseded_{false};
   std::atomic<bool> closing_{false};
   std::atomic<int64_t> reconnects_{0};
@@ -96,6 +104,7 @@ class GrpcLink : public PlannerLink {
   std::unique_ptr<ConnectCall> call_;
   Backoff backoff_;
   Clock::time_point retry_at_;
+  Clock::time_point flush_at_;
   Clock::time_point connected_at_;
   int64_t streams_ = 0;  // that reached Welcome
   bool finished_ = false;

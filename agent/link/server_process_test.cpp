@@ -136,7 +136,9 @@ TEST_F(ServerProcessTest, BothRanksGetOnePlanAlsoFromARestartedServer) {
     ASSERT_EQ(plans[0]->num_blocks, 2u);
     EXPECT_STREQ(plans[0]->blocks[1].name, "layers.1");
     // The measurements are the same, so the plan is.
-    if (life > 0) EXPECT_EQ(plans[0]->etag, etag);
+    if (life > 0) {
+      EXPECT_EQ(plans[0]->etag, etag);
+    }
     etag = plans[0]->etag;
     generation = plans[0]->generation;
     for (const tt_plan* plan : plans) tt_link_release_plan(plan);
