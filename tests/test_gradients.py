@@ -30,7 +30,7 @@ def _plain(model, dtype, steps):
 @pytest.mark.parametrize("limit", ["min", "max"])
 def test_gradients_equal_plain_with_nothing_and_with_everything_saved(attach, model, dtype, limit):
     built = model.build(dtype)
-    session = attach(built, memory_limit=limit, planner=None)
+    session = attach(built, memory_limit=limit, planner="none")
     require_same(train(built, _inputs(model, built, dtype), STEPS, session), _plain(model, dtype, STEPS))
     replayed = session.stats()["replayed_ops"]
     assert replayed == 0 if limit == "max" else replayed > 0
@@ -41,7 +41,8 @@ def test_gradients_equal_plain_with_nothing_and_with_everything_saved(attach, mo
 def test_gradients_equal_plain_while_plans_change(attach, model, dtype):
     built = model.build(dtype)
     inputs = _inputs(model, built, dtype)
-    least, most = limits_between(attach, lambda: model.build(dtype), inputs, STEPS_WITH_PLAN)
+    least, most = limits_between(attach, lambda: model.build(dtype), inputs, STEPS)
+    assert least < most
     session = attach(built, memory_limit=(least + most) // 2)
     require_same(train(built, inputs, STEPS_WITH_PLAN, session), _plain(model, dtype, STEPS_WITH_PLAN))
     assert session.plan.generation > 0

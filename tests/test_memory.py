@@ -12,6 +12,7 @@ import tidetape
 from tests.processes import run_program
 from tests.training import loss_of, train
 from tests.zoo import MODELS, residual_input, residual_stack
+from tidetape.blocks import find_blocks
 
 CHANGING_OR_RANDOM = ("qwen3_moe_eager_experts", "gpt2_with_dropout")
 
@@ -64,10 +65,8 @@ def test_200_steps_without_the_garbage_collector(attach, model, limit):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_nothing_saved_needs_no_more_than_checkpointing(attach, model, dtype):
     ours, theirs = model.build(dtype), model.build(dtype)
-    session = attach(ours, memory_limit="min", planner=None)
-    by_name = dict(theirs.named_modules())
-    for name in session.block_names:
-        block = by_name[name]
+    session = attach(ours, memory_limit="min", planner="none")
+    for _, block in find_blocks(theirs):
         block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
     assert _peak(ours, model.inputs(ours, dtype, 0), session) <= _peak(theirs, model.inputs(theirs, dtype, 0))
 
@@ -94,7 +93,7 @@ def _peak(model, inputs, session=None):
 
 def test_step_peak_counts_tensors_of_others(attach):
     model = residual_stack()
-    session = attach(model, memory_limit="min", planner=None)
+    session = attach(model, memory_limit="min", planner="none")
 
     def peak():
         gc.collect()

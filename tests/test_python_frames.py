@@ -52,9 +52,10 @@ def test_frames_do_not_grow_with_ops(attach, limit):
     frames, replayed = [], []
     for ops in (2, 100):
         model = Stack(lambda ops=ops: Chain(ops))
-        session = attach(model, memory_limit=limit, planner=None)
+        session = attach(model, blocks="blocks.*", memory_limit=limit, planner="none")
         frames.append(_frames(model, session))
         replayed.append(session.stats()["replayed_ops"])
+        session.detach()
     assert frames[0] == frames[1]
     if limit == "min":
         # The frames were counted while ops were replayed: per block, all but the last sin.

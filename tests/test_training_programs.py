@@ -16,7 +16,7 @@ limits = pytest.mark.parametrize("limit", ["min", "max"])
 def pair(request, attach):
     """(a model with the tape, its session, the same model without)."""
     taped = residual_stack()
-    session = attach(taped, memory_limit=request.param, planner=None)
+    session = attach(taped, memory_limit=request.param, planner="none")
     return taped, session, residual_stack()
 
 
@@ -209,7 +209,7 @@ def test_an_intermediate_changed_before_its_backward_is_refused(attach, limit):
             return self.hidden * 2
 
     taped = Stack(Exposing)
-    attach(taped, memory_limit=limit, planner=None)
+    attach(taped, blocks="blocks.*", memory_limit=limit, planner="none")
     for model in (taped, Stack(Exposing)):
         loss = model(torch.ones(3, requires_grad=True))
         with torch.no_grad():
@@ -267,14 +267,14 @@ def test_blocks_without_any_saved_tensor(attach, limit):
 
     inputs = {"x": torch.ones(2, 4)}
     taped = build()
-    session = attach(taped, memory_limit=limit)
+    session = attach(taped, blocks="blocks.*", memory_limit=limit)
     require_same(train(taped, lambda step: inputs, 3, session), train(build(), lambda step: inputs, 3))
 
 
 def test_no_cycle_keeps_a_step_alive(attach):
     """Whatever a step allocates is gone with its loss, garbage collector or not."""
     model = residual_stack()
-    session = attach(model, memory_limit="min", planner=None)
+    session = attach(model, memory_limit="min", planner="none")
     with session.step():
         _backward(model)
     gc.collect()
