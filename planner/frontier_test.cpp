@@ -104,6 +104,24 @@ TEST(FrontierTest, EqualsEnumerationOnRandomTapes) {
   EXPECT_GT(inexact, 0);
 }
 
+// t must be recomputed from the first version of s, so s cannot be saved; the op that makes the last version of s cannot be
+// replayed, so d, which is made from it, must be saved.
+TEST(FrontierTest, FindsThePlanBesideAForcedReplayOfAnEarlierVersion) {
+  BlockTape tape{.name = "forced"};
+  tape.storages = {{.kind = StorageKind::kBlockInput}, {.bytes = 3}, {.bytes = 5, .must_recompute = true}, {.bytes = 7}};
+  tape.ops = {{.name = "make_s", .cost_seconds = 1, .reads = {0}, .writes = {1}},
+              {.name = "make_t", .cost_seconds = 2, .reads = {1}, .writes = {2}},
+              {.name = "rewrite_s", .cost_seconds = 4, .reads = {1}, .writes = {1}, .replayable = false},
+              {.name = "make_d", .cost_seconds = 8, .reads = {1}, .writes = {3}}};
+  tape.consumed = {2, 3};
+  const auto points = BlockFrontier(tape);
+  ASSERT_TRUE(points.ok()) << points.status();
+  ASSERT_EQ(points->size(), 1u);
+  EXPECT_EQ((*points)[0].saved, (std::vector<int32_t>{3}));
+  EXPECT_EQ((*points)[0].bytes, 7);
+  EXPECT_EQ((*points)[0].replay_seconds, 3);
+}
+
 TEST(FrontierTest, SimulationEqualsAWalkThatChecksContents) {
   for (int seed = 0; seed < Tapes(1500); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -27,6 +27,7 @@ class TapeGraph::Builder {
     for (size_t s = 0; s < tape_.storages.size(); ++s) {
       if (index_.intermediate(s)) AddStorage(s);
     }
+    DecideRewritten();
     return Contract();
   }
 
@@ -103,15 +104,47 @@ class TapeGraph::Builder {
   }
 
   void ForbidSavingBeside(int32_t s, int32_t writer) {
-    const bool inexact = !index_.consumed(s) && std::any_of(early_ops_[s].begin(), early_ops_[s].end(), [&](int32_t op) {
+    const bool others = std::any_of(early_ops_[s].begin(), early_ops_[s].end(), [&](int32_t op) {
       const auto outputs = index_.outputs(op);
       return outputs.size() != 1 || outputs[0] != s;
     });
-    if (inexact) graph_.exact_ = false;
-    if (inexact && rewritten_ == Rewritten::kRelaxed) return;
+    if (others && !index_.consumed(s)) {
+      undecided_.push_back(s);
+    } else {
+      AddEarlyArcs(s, writer);
+    }
+  }
+
+  void AddEarlyArcs(int32_t s, int32_t writer) {
     for (int32_t op : early_ops_[s]) {
       if (op != writer) AddArc(op, writer, kInfiniteBytes);
     }
+  }
+
+  // Where every plan replays an op that stands on an earlier version, no plan saves the storage, and that is exact again. For the
+  // rest the arcs start at ops that need not be replayed, so that they never take the last plan away.
+  void DecideRewritten() {
+    std::vector<int32_t> replayed;
+    for (int32_t i = 0; i < ops_; ++i) {
+      if (forced_[i]) replayed.push_back(i);
+    }
+    for (bool changed = true; changed && !undecided_.empty();) {
+      changed = false;
+      const std::vector<bool> inside = Closure(replayed, /*backward=*/false, nullptr);
+      std::vector<int32_t> rest;
+      for (int32_t s : undecided_) {
+        if (std::none_of(early_ops_[s].begin(), early_ops_[s].end(), [&](int32_t op) { return inside[op]; })) {
+          rest.push_back(s);
+          continue;
+        }
+        for (int32_t reader : last_readers_[s]) AddArc(reader, index_.last_writer(s), kInfiniteBytes);
+        changed = true;
+      }
+      undecided_ = std::move(rest);
+    }
+    graph_.exact_ = undecided_.empty();
+    if (rewritten_ == Rewritten::kRelaxed) return;
+    for (int32_t s : undecided_) AddEarlyArcs(s, index_.last_writer(s));
   }
 
   void AddArc(int32_t from, int32_t to, int64_t bytes) { arcs_.push_back({from, to, bytes}); }
@@ -216,6 +249,7 @@ class TapeGraph::Builder {
   std::vector<bool> forced_;                            // by op
   std::vector<std::pair<int32_t, int32_t>> forced_by_;  // (op, storage)
   std::vector<Arc> arcs_;
+  std::vector<int32_t> undecided_;  // storages with several writers on which the cut may not be exact
 };
 
 absl::StatusOr<TapeGraph> TapeGraph::Build(const TapeIndex& index, Rewritten rewritten) {

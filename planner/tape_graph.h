@@ -15,9 +15,10 @@
 // Storages with several writers (in place, slices). Only the last version can be saved, and a plan that saves it must not replay
 // any of its writers or readers of earlier versions (FindReplaySet says why). "Not saved" is forced by an infinite arc from each
 // such op to the last writer. For a consumed storage this is exact. For one that is not consumed it is exact as long as only its
-// own writers stand on its earlier versions. Where others do, a plan that replays them pays for the last version even if nobody
-// needs it: the cut may then miss a cheaper plan, but each of its plans is valid and costs at most what the cut says. exact() is
-// false for such a tape, and a graph with Rewritten::kRelaxed, which drops these arcs, gives a bound that no plan beats.
+// own writers stand on its earlier versions, or every plan replays an op that does. Elsewhere a plan that replays such an op pays
+// for the last version even if nobody needs it: the cut may then miss a cheaper plan, but each of its plans is valid and costs at
+// most what the cut says. exact() is false for such a tape, and a graph with Rewritten::kRelaxed, which drops these arcs, gives a
+// bound that no plan beats.
 #ifndef TIDETAPE_PLANNER_TAPE_GRAPH_H_
 #define TIDETAPE_PLANNER_TAPE_GRAPH_H_
 
