@@ -65,7 +65,7 @@ const BlockActions* Session::ActionsFor(int32_t position, const Block& block) {
   const std::lock_guard lock(mutex_);
   if (plan_ == nullptr) return memory_limit_bytes_ == -1 ? &keep_all_ : nullptr;
   const BlockActions* actions = plan_->Find(position, block.name());
-  if (actions == nullptr || plan_->memory_limit_bytes <= 0) return actions;
+  if (actions == nullptr || plan_->memory_limit_bytes <= 0 || !plan_->feasible) return actions;
   // The block's own decision: rather replay all of it than go past the limit.
   if (meter::LiveBytes() + actions->saved_bytes > plan_->memory_limit_bytes) {
     ++passed_through_["saved nothing: the block was about to overrun the limit"];

@@ -23,6 +23,20 @@ const c10::DispatchKeySet& PlainKeys() {
   return keys;
 }
 
+// The number that torch wrapped into a CPU tensor.
+c10::Scalar NumberOf(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return *tensor.const_data_ptr<double>();
+    case at::kLong:
+      return *tensor.const_data_ptr<int64_t>();
+    case at::kBool:
+      return *tensor.const_data_ptr<bool>();
+    default:
+      return tensor.item();
+  }
+}
+
 uint64_t StorageKey(const c10::StorageImpl* storage) { return reinterpret_cast<uint64_t>(storage); }
 
 }  // namespace
@@ -161,7 +175,7 @@ ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t
   if (!tensor.defined()) return {};
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (!IsPlain(impl)) {
-    if (!impl.is_wrapped_number()) op.replayable = false;
+    op.replayable = false;
     ValueRef held;
     held.storage = kHeld;
     held.writer = static_cast<int32_t>(tape_->constants.size());
@@ -190,7 +204,11 @@ void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, siz
   for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
     const c10::IValue& given = stack[base + i];
     Argument argument;
-    if (given.isTensor()) {
+    if (given.isTensor() && given.toTensor().defined() && given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+      argument.kind = Argument::Kind::kNumber;
+      argument.index = static_cast<uint32_t>(tape.constants.size());
+      tape.constants.emplace_back(NumberOf(given.toTensor()));
+    } else if (given.isTensor()) {
       argument.kind = Argument::Kind::kTensor;
       argument.index = static_cast<uint32_t>(tape.values.size());
       tape.values.push_back(EncodeTensor(op, given.toTensor(), i));
@@ -272,7 +290,7 @@ void Recorder::BeforeWrites(OpRecord& op) {
   for (uint32_t i = 0; i < op.facts->num_arguments && i < 64; ++i) {
     if (!(op.facts->written_arguments >> i & 1)) continue;
     const Argument argument = tape.arguments[op.first_argument + i];
-    if (argument.kind == Argument::Kind::kConstant) continue;
+    if (argument.kind == Argument::Kind::kConstant || argument.kind == Argument::Kind::kNumber) continue;
     const uint32_t count = argument.kind == Argument::Kind::kTensor ? 1 : argument.count;
     for (uint32_t v = argument.index; v < argument.index + count; ++v) {
       const int32_t storage = tape.values[v].storage;

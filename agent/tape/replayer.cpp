@@ -1,6 +1,6 @@
 #include "agent/tape/replayer.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -131,6 +131,12 @@ class Replayer {
         case Argument::Kind::kConstant:
           stack_.push_back(tape_.constants[argument.index]);
           break;
+        case Argument::Kind::kNumber: {
+          at::Tensor number = c10::scalar_to_tensor(tape_.constants[argument.index].toScalar());
+          number.unsafeGetTensorImpl()->set_wrapped_number(true);
+          stack_.emplace_back(std::move(number));
+          break;
+        }
         case Argument::Kind::kTensor:
           stack_.emplace_back(TensorOf(op, tape_.values[argument.index]));
           break;

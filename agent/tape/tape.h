@@ -56,6 +56,7 @@ struct ValueRef {
 struct Argument {
   enum class Kind : uint8_t {
     kConstant,      // Tape::constants
+    kNumber,        // Tape::constants: a scalar that the op was given as a 0-dim tensor of a wrapped number
     kTensor,        // Tape::values
     kTensorList,    // `count` entries of Tape::values
     kOptionalList,  // the same, where entries may be undefined
