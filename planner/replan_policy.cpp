@@ -14,6 +14,16 @@ std::string DescribeLimit(int64_t bytes) {
   return absl::StrCat(bytes, " bytes");
 }
 
+// Time to run every op of every block again, seconds.
+double RecomputeSeconds(const PlanningProblem& problem) {
+  double seconds = 0;
+  for (const BlockInstance& block : problem.blocks) {
+    if (!block.options.empty()) continue;
+    for (const Op& op : problem.tapes[block.tape].ops) seconds += op.cost_seconds;
+  }
+  return seconds;
+}
+
 }  // namespace
 
 void ReplanPolicy::Follow(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes, const StepPlan& plan) {
@@ -47,7 +57,12 @@ absl::StatusOr<std::string> ReplanPolicy::ReasonToReplan(const PlanningProblem& 
   const double peak_change = static_cast<double>(now->step_peak_bytes) - static_cast<double>(step_peak_bytes_);
   const double replay_change = now->replay_seconds - replay_seconds_;
   const bool peak_off = std::abs(peak_change) > thresholds_.peak_ratio * static_cast<double>(step_peak_bytes_);
-  const bool replay_off = std::abs(replay_change) > thresholds_.replay_ratio * replay_seconds_;
+  bool replay_off = std::abs(replay_change) > thresholds_.replay_ratio * replay_seconds_;
+  if (replay_off) {
+    const absl::StatusOr<StepPlan> best = PlanStep(problem);
+    if (!best.ok()) return best.status();
+    replay_off = now->replay_seconds - best->replay_seconds > thresholds_.gain_ratio * RecomputeSeconds(problem);
+  }
   if (!peak_off && !replay_off) {
     off_in_a_row_ = 0;
     return "";

@@ -18,8 +18,10 @@ namespace tidetape::planner {
 struct ReplanThresholds {
   // Peak of the plan in force under the newest measurement, off its prediction by more than this share of it.
   double peak_ratio = 0.02;
-  // The same for its replay time.
+  // The same for its replay time, where another plan would also be faster by more than `gain_ratio` of replaying everything: a
+  // machine that is slower as a whole is no reason to switch.
   double replay_ratio = 0.20;
+  double gain_ratio = 0.02;
   // Measurements in a row that must be off before a plan within its limit is replaced.
   int32_t patience = 2;
 };

@@ -100,6 +100,15 @@ TEST_F(ReplanPolicyTest, ReplayTimeCountsFromAFifthOn) {
   EXPECT_THAT(Reason(Problem(900, 0.0121)), HasSubstr("replay time"));
 }
 
+TEST_F(ReplanPolicyTest, ASlowerMachineKeepsTheBestPlan) {
+  // 300 bytes fit above the base: the larger storage is kept, the other op is replayed.
+  const PlanningProblem problem = Problem(1000);
+  auto plan = PlanStep(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  policy_.Follow(problem, kHashes, *plan);
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(Reason(Problem(1000, 0.030)), IsEmpty());
+}
+
 TEST_F(ReplanPolicyTest, AnInfeasibleLimitIsNotPlannedForAgainAndAgain) {
   const PlanningProblem problem = Problem(2000);
   auto plan = PlanStep(problem);
