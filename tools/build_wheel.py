@@ -1,11 +1,16 @@
 """Makes a wheel of the agent in dist/ for the Python that runs this: the package, its native parts, tidetapectl, and the shared
-libraries of Debian's that these need (gRPC, protobuf, absl), so that it runs on machines without them."""
+libraries of Debian's that these need (gRPC, protobuf, absl), so that it runs on machines without them.
+
+The bundled libraries get names of their own. Under their old ones the loader would take them for the system's: Python's
+ssl module, imported later, would be given this OpenSSL, or these libraries another gRPC.
+"""
 
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,8 +36,24 @@ def libraries_of(binary: Path) -> dict[str, Path]:
     return found
 
 
-def set_rpath(binary: Path, rpath: str) -> None:
-    subprocess.run(["patchelf", "--set-rpath", rpath, str(binary)], check=True)
+def own_name(library: str) -> str:
+    return "libtidetape-" + library.removeprefix("lib")
+
+
+def patch(binary: Path, rpath: str, bundled: Collection[str] = (), soname: str | None = None) -> None:
+    """Makes the binary look for libraries along `rpath`, for the bundled ones under their own names."""
+
+    def patchelf(*arguments: str) -> None:
+        subprocess.run(["patchelf", *arguments, str(binary)], check=True)
+
+    # One change a call: Debian's patchelf mixes up the strings of several.
+    needed = subprocess.check_output(["patchelf", "--print-needed", str(binary)], text=True).split()
+    renames = [part for name in needed if name in bundled for part in ("--replace-needed", name, own_name(name))]
+    if renames:
+        patchelf(*renames)
+    if soname is not None:
+        patchelf("--set-soname", soname)
+    patchelf("--set-rpath", rpath)
 
 
 def copy_writable(source: Path, target: Path) -> None:
@@ -63,12 +84,13 @@ def stage() -> Path:
     for binary in (agent, ctl):
         needed.update(libraries_of(binary))
     for name, path in needed.items():
-        copy_writable(path, package / "lib" / name)
-        set_rpath(package / "lib" / name, "$ORIGIN")
+        library = package / "lib" / own_name(name)
+        copy_writable(path, library)
+        patch(library, "$ORIGIN", needed, soname=library.name)
     # Not the path of the torch that it was built with.
-    set_rpath(extension, "$ORIGIN/../torch/lib")
-    set_rpath(agent, "$ORIGIN/lib")
-    set_rpath(ctl, "$ORIGIN/../lib")
+    patch(extension, "$ORIGIN/../torch/lib")
+    patch(agent, "$ORIGIN/lib", needed)
+    patch(ctl, "$ORIGIN/../lib", needed)
     return STAGE
 
 

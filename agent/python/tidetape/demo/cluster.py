@@ -27,7 +27,7 @@ def _start_server() -> tuple[subprocess.Popen, str]:
     program = find_program("tidetape-server")
     if program is None:
         raise RuntimeError("tidetape-server is not there; make build makes it")
-    server = subprocess.Popen([str(program), "--listen=127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen([str(program), "--listen=127.0.0.1:0", "--log_level=warning"], stdout=subprocess.PIPE, text=True)
     try:
         return server, _read_address(server)
     except BaseException:

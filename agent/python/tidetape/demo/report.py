@@ -9,11 +9,11 @@ from pathlib import Path
 from tidetape.demo.planner import Frontier
 from tidetape.demo.variant import Run
 
-_HEADINGS = ("variant", "limit MB", "step s", "measured peak MB", "predicted peak MB", "replay s", "saved MB", "loss")
+_HEADINGS = ("variant", "limit MB", "step ms", "measured peak MB", "predicted peak MB", "replay ms", "saved MB", "loss")
 
 
 def _mb(count: int) -> str:
-    return f"{count / 1e6:.1f}"
+    return f"{count / 1e6:.2f}"
 
 
 def rows(runs: list[Run]) -> list[tuple[str, ...]]:
@@ -25,10 +25,10 @@ def rows(runs: list[Run]) -> list[tuple[str, ...]]:
             (
                 run.name,
                 _mb(run.limit_bytes) if run.limit_bytes is not None else "-",
-                f"{run.seconds():.3f}",
+                f"{1e3 * run.seconds():.0f}",
                 _mb(run.peak_bytes()),
                 _mb(run.predicted_peak_bytes()) if planned else "-",
-                f"{run.replay_seconds():.3f}" if planned else "-",
+                f"{1e3 * run.replay_seconds():.1f}" if planned else "-",
                 _mb(run.saved_bytes()) if planned else "-",
                 f"{run.final_loss():.4f}",
             )

@@ -117,7 +117,7 @@ def run_variant(
     gc.collect()
     model = workload.build(device)
     if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": False})
     optimizer = workload.optimizer(model)
     batches = workload.batches(device)
     session = None

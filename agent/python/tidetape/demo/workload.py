@@ -22,9 +22,9 @@ class Workload:
 
     hidden: int = 128
     layers: int = 8
-    batch: int = 4
+    batch: int = 2
     sequence: int = 128
-    steps: int = 14
+    steps: int = 12
     seed: int = 0
 
     def build(self, device: torch.device) -> nn.Module:
