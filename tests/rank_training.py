@@ -15,12 +15,12 @@ class RankTraining:
 
     def __init__(self, folder, planner, limit):
         self._folder = folder
-        self._stop = folder / "stop"
+        self.set_limit(limit)
         self.job = f"test-{uuid.uuid4().hex[:8]}"
         program = ROOT / "tests" / "programs" / "train_ranks.py"
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "0"]
         command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", program]
-        command += ["--planner", planner, "--limit", str(limit), "--logs", folder, "--stop", self._stop]
+        command += ["--planner", planner, "--folder", folder]
         self._output = open(folder / "output", "w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment(TIDETAPE_JOB=self.job), stdout=self._output, stderr=subprocess.STDOUT
@@ -39,6 +39,12 @@ class RankTraining:
                 self._process.wait()
         self._output.close()
 
+    def set_limit(self, limit):
+        """The ranks take it over before one of their next steps, all before the same."""
+        unfinished = self._folder / "limit.part"
+        unfinished.write_text(limit)
+        unfinished.rename(self._folder / "limit")
+
     def steps(self, rank):
         """The steps that a rank has logged so far, as dicts of session.stats() and more."""
         path = self._folder / f"rank{rank}.jsonl"
@@ -50,7 +56,7 @@ class RankTraining:
 
     def finish(self, timeout_seconds=60):
         """Lets the ranks stop after their step; fails if one failed."""
-        self._stop.touch()
+        (self._folder / "stop").touch()
         self._process.wait(timeout_seconds)
         assert self._process.returncode == 0, self.output()
 
@@ -67,3 +73,15 @@ class RankTraining:
                 first.setdefault(line["generation"], line["step"])
             result.append(first)
         return result
+
+    def newest_generation(self):
+        """The highest generation that every rank has run. Fails where the training has ended."""
+        self.require_running()
+        return min(max(first_steps, default=0) for first_steps in self.activations())
+
+    def is_back(self, server):
+        """Whether the server has the job with all its ranks and tapes. Fails where the training has ended."""
+        self.require_running()
+        jobs = (server.ask("jobs") or {}).get("jobs", [])
+        connected = any(job["job"] == self.job and job.get("connected_ranks") == RANKS for job in jobs)
+        return connected and server.ask("frontier", self.job) is not None

@@ -57,7 +57,7 @@ def _results_and_peaks(shape):
     """(plain training's loss and gradients, {variant: (step peak, bytes before)}); every variant's gradients were compared."""
     expected, peaks = None, {}
     for variant in (variants.PLAIN, variants.FULL_CHECKPOINT, *POLICIES, variants.NOTHING_SAVED, variants.ALL_SAVED):
-        with Worker(variant, shape) as worker:
+        with Worker(variant, shape, metered=True) as worker:
             peaks[variant.name] = worker.call("peak_bytes")
             result = worker.call("result")
         expected = expected or result

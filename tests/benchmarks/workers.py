@@ -19,11 +19,12 @@ MOST_SECONDS = 1800
 class Worker:
     """A variant that trains in a process of its own. Calls of Training's methods are made there; errors come back."""
 
-    def __init__(self, variant, shape):
+    def __init__(self, variant, shape, metered=False):
+        """`metered`: counts bytes from the start, also where the variant has no use for tidetape."""
         self.name = variant.name
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(variant, shape, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(variant, shape, metered, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -53,8 +54,10 @@ class Worker:
             self._process.kill()
 
 
-def _serve(variant, shape, pipe):
+def _serve(variant, shape, metered, pipe):
     torch.set_num_threads(1)
+    if metered:
+        import tidetape  # noqa: F401
     training = None
     while True:
         try:

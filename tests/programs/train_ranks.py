@@ -1,6 +1,6 @@
 """Run by torchrun: trains a small language model with FSDP2 and Tidetape until a file appears, one log line a step and rank.
 
-torchrun --nproc-per-node 2 tests/programs/train_ranks.py --planner HOST:PORT --limit BYTES --logs FOLDER --stop FILE
+torchrun --nproc-per-node 2 tests/programs/train_ranks.py --planner HOST:PORT --limit BYTES --folder FOLDER --stop FILE
 """
 
 import argparse
@@ -39,10 +39,14 @@ def main():
         fully_shard(layer)
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    session = tidetape.attach(model, memory_limit=options.limit, planner=options.planner)
+    limit = (options.folder / "limit").read_text()
+    session = tidetape.attach(model, memory_limit=limit, planner=options.planner)
     generator = torch.Generator().manual_seed(rank)
-    with open(options.logs / f"rank{rank}.jsonl", "w", encoding="utf-8", buffering=1) as log:
-        while not everybody_stops(options.stop):
+    with open(options.folder / f"rank{rank}.jsonl", "w", encoding="utf-8", buffering=1) as log:
+        while (orders := agreed_orders(options.folder)) != "stop":
+            if orders != limit:
+                limit = orders
+                session.set_memory_limit(limit)
             tokens = torch.randint(CONFIG["vocab_size"], TOKENS, generator=generator)
             cpu = time.process_time()
             with session.step():
@@ -57,19 +61,17 @@ def main():
     dist.destroy_process_group()
 
 
-def everybody_stops(stop):
-    """Whether the file is there; all ranks hear the same."""
-    flag = torch.tensor(int(stop.exists()))
-    dist.broadcast(flag, 0)
-    return bool(flag)
+def agreed_orders(folder):
+    """ "stop" or the memory limit, as rank 0 finds them: all ranks hear the same."""
+    orders = ["stop" if (folder / "stop").exists() else (folder / "limit").read_text()] if dist.get_rank() == 0 else [None]
+    dist.broadcast_object_list(orders, src=0)
+    return orders[0]
 
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--planner", required=True)
-    parser.add_argument("--limit", required=True)
-    parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--stop", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
     return parser.parse_args()
 
 
