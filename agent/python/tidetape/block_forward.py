@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 
 import torch
 from torch import nn
@@ -11,51 +12,58 @@ from torch import nn
 class BlockForward:
     """Stands in for `module.forward` as an instance attribute, so that names, state dict keys and hooks stay as they are.
 
-    A copy of the module (`copy.deepcopy`, for an averaged model, say) gets its own plain forward back.
+    Holds the module weakly: a model that goes out of scope is freed at once, attached or not. A copy of the module
+    (`copy.deepcopy`, for an averaged model, say) gets its own plain forward back.
     """
 
     def __init__(self, module: nn.Module, number: int, session):
-        self.inner = module.forward
-        self.module = module
+        self.module = weakref.ref(module)
+        # Set where somebody has put a forward of their own on the instance; else the class's is called.
+        self.replaced = module.__dict__.get("forward")
         self.number = number
         self.session = session
         self.native = session.native
-        functools.update_wrapper(self, self.inner)
+        functools.update_wrapper(self, type(module).forward)
+
+    def inner(self, module: nn.Module, args: tuple, kwargs: dict):
+        if self.replaced is not None:
+            return self.replaced(*args, **kwargs)
+        return type(module).forward(module, *args, **kwargs)
 
     def __call__(self, *args, **kwargs):
+        module = self.module()
         # A compiler that traces through a block must see the block's own forward.
         if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-            return self.inner(*args, **kwargs)
+            return self.inner(module, args, kwargs)
         native = self.native
         self.session.before_block()
         if native.wants_names(self.number):
-            native.set_parameters(self.number, named_tensors(self.module))
+            native.set_parameters(self.number, named_tensors(module))
         if not native.begin_block(self.number, args, kwargs):
-            return self.inner(*args, **kwargs)
+            return self.inner(module, args, kwargs)
         try:
-            return self.inner(*args, **kwargs)
+            return self.inner(module, args, kwargs)
         finally:
             native.end_block()
 
     def __deepcopy__(self, memo):
-        copied = memo.get(id(self.module))
-        if copied is None:
-            return self.inner
-        return type(copied).forward.__get__(copied)
+        copied = memo.get(id(self.module()))
+        return self.replaced if copied is None else functools.partial(type(copied).forward, copied)
 
     def __reduce__(self):
-        return (getattr, (self.module, "forward"))
+        return (getattr, (self.module(), "forward"))
 
     def install(self) -> None:
-        self.module.__dict__["forward"] = self
+        self.module().__dict__["forward"] = self
 
     def remove(self) -> None:
         """Puts the forward back that was there before, unless somebody has put another one on top."""
-        if self.module.__dict__.get("forward") is not self:
+        module = self.module()
+        if module is None or module.__dict__.get("forward") is not self:
             return
-        del self.module.__dict__["forward"]
-        if self.module.forward != self.inner:
-            self.module.__dict__["forward"] = self.inner
+        del module.__dict__["forward"]
+        if self.replaced is not None:
+            module.__dict__["forward"] = self.replaced
 
 
 def named_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:

@@ -70,9 +70,11 @@ class Session:
         """Blocks that run without Tidetape, and why."""
         self._planner = planner
         self._job = job
-        self._existing = existing
+        # Holds modules, so only where there is something to restore.
+        self._existing = existing if existing.found else None
         self._agreement: Agreement | None = None
-        self._forwards: list[BlockForward] = []
+        # Weak, like the hook below: the model holds its session, and not the other way round.
+        self._forwards: list[weakref.ref[BlockForward]] = []
         self._stats: dict = {}
         self._optimizer_stepped = False
         self._explicit_steps = False
@@ -83,8 +85,9 @@ class Session:
         for name, module in blocks:
             forward = BlockForward(module, self.native.add_block(name), self)
             forward.install()
-            self._forwards.append(forward)
-        self._optimizer_hook = register_optimizer_step_post_hook(self._on_optimizer_step)
+            self._forwards.append(weakref.ref(forward))
+        own = weakref.ref(self)
+        self._optimizer_hook = register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step())
         self.native.set_audit(os.environ.get("TIDETAPE_AUDIT", "") != "0")
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
@@ -140,7 +143,7 @@ class Session:
         if self._optimizer_stepped and not self._in_step:
             self._finish()
 
-    def _on_optimizer_step(self, *_args) -> None:
+    def _on_optimizer_step(self) -> None:
         self._optimizer_stepped = True
         self.native.note_optimizer_step()
 
@@ -215,10 +218,13 @@ class Session:
         self._finish_if_stepped()
         self._detached = True
         self._optimizer_hook.remove()
-        for forward in self._forwards:
-            forward.remove()
+        for reference in self._forwards:
+            forward = reference()
+            if forward is not None:
+                forward.remove()
         self._forwards.clear()
-        self._existing.restore()
+        if self._existing is not None:
+            self._existing.restore()
         if self._agreement is not None:
             self._agreement.close()
         self.native.disconnect(_CLOSE_SECONDS)
