@@ -1,3 +1,5 @@
+import os
+import subprocess
 import sys
 import textwrap
 
@@ -189,3 +191,44 @@ def test_settings_are_checked_before_the_script_runs(argument, said, capsys):
     with pytest.raises(SystemExit, match="2"):
         launch.main([argument, "absent.py"])
     assert said in capsys.readouterr().err
+
+
+def test_a_script_of_two_ranks_trains_the_same_attached_and_not(tmp_path):
+    (tmp_path / "train.py").write_text(
+        MODEL
+        + textwrap.dedent(
+            """
+            import os
+            import torch.distributed as dist
+            from torch.distributed.fsdp import fully_shard
+            dist.init_process_group("gloo")
+            torch.manual_seed(0)
+            model = Model()
+            for layer in model.layers:
+                fully_shard(layer)
+            fully_shard(model)
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+            for step in range(6):
+                loss = model(x + step + dist.get_rank()).square().mean()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                with open(f"{sys.argv[1]}.{dist.get_rank()}", "a") as file:
+                    print(loss.item().hex(), file=file)
+            dist.destroy_process_group()
+            """
+        )
+    )
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+    def losses(name, *command):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        command = [*torchrun, *command, str(tmp_path / "train.py"), str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+        assert done.returncode == 0, done.stderr
+        return [(tmp_path / f"{name}.{rank}").read_text().split() for rank in range(2)], done.stderr
+
+    plain, _ = losses("plain")
+    attached, said = losses("attached", "-m", "tidetape.launch", "--memory-limit=min")
+    assert [len(steps) for steps in plain] == [6, 6] and attached == plain
+    assert "nothing was attached" not in said
