@@ -21,8 +21,7 @@ std::optional<std::vector<int64_t>> PrefixLimits(const PlanningProblem& problem,
   return limits;
 }
 
-std::optional<StepBound> BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls,
-                                   const std::vector<int64_t>& prefix_limits) {
+StepBound BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls, const std::vector<int64_t>& prefix_limits) {
   StepBound bound{.saved_bytes = std::vector<int64_t>(hulls.size())};
   std::vector<size_t> segment(hulls.size(), 0);  // from this point of the hull to the next
   using Offer = std::pair<double, size_t>;       // seconds a byte, block
@@ -40,7 +39,6 @@ std::optional<StepBound> BoundStep(const std::vector<const std::vector<HullPoint
     saved += bound.saved_bytes[b];
     offer(b);
     while (saved > prefix_limits[b]) {
-      if (offers.empty()) return std::nullopt;
       const auto [rate, cheapest] = offers.top();
       int64_t& bytes = bound.saved_bytes[cheapest];
       const int64_t end = (*hulls[cheapest])[segment[cheapest] + 1].bytes;

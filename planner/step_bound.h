@@ -29,9 +29,8 @@ struct StepBound {
 
 // The least seconds of any mixture of the hulls' points (by block; by falling bytes) whose saved bytes keep the prefix limits: the
 // linear relaxation of the step. The limits are nested and the hulls convex, so taking bytes off where they cost the least seconds,
-// limit by limit, is optimal. Nullopt where no mixture keeps them.
-std::optional<StepBound> BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls,
-                                   const std::vector<int64_t>& prefix_limits);
+// limit by limit, is optimal. The limits come from PrefixLimits with each hull's least bytes, so that some mixture keeps them.
+StepBound BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls, const std::vector<int64_t>& prefix_limits);
 
 }  // namespace tidetape::planner
 

@@ -238,6 +238,16 @@ PlanningProblem ThreeLayers() {
   return problem;
 }
 
+TEST(StepPlannerTest, UnlimitedKeepsTheRestBesideWhatMustBeRecomputed) {
+  PlanningProblem problem = ThreeLayers();
+  problem.tapes[0].storages[2].must_recompute = true;
+  problem.tapes[0].ops[2].cost_seconds = 0;  // the fastest plan with the fewest bytes would replay it
+  problem.memory_limit_bytes = kUnlimitedBytes;
+  const auto plan = PlanStep(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const BlockPlan& block : plan->blocks) EXPECT_EQ(block.saved, (std::vector<int32_t>{1, 3}));
+}
+
 TEST(StepPlannerTest, LastBlockIsKeptFirst) {
   PlanningProblem problem = ThreeLayers();
   // All replayed: the last block's backward reaches 30 + 5, with nothing else alive. Keeping the last block costs no more.
