@@ -1,11 +1,13 @@
 #include "agent/link/local_link.h"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "agent/link/link_thread.h"
 #include "agent/link/step_plan_codec.h"
 #include "planner/merge_ranks.h"
@@ -86,13 +88,22 @@ void LocalLink::Run() {
     busy_ = true;
     Inbox inbox = std::exchange(inbox_, {});
     lock.unlock();
-    const bool plan_due = Digest(std::move(inbox));
-    const absl::Status status = plan_due ? Replan() : absl::OkStatus();
+    const absl::Status status = Work(std::move(inbox));
     lock.lock();
-    if (plan_due) error_ = status.ok() ? "" : std::string(status.message());
+    error_ = std::string(status.message());
     busy_ = false;
     idle_.notify_all();
   }
+}
+
+absl::Status LocalLink::Work(Inbox inbox) {
+  try {
+    if (Digest(std::move(inbox))) planning_status_ = Replan();
+  } catch (const std::exception& failure) {
+    // Planning must never end the training process.
+    planning_status_ = absl::InternalError(absl::StrCat("planning failed: ", failure.what()));
+  }
+  return planning_status_;
 }
 
 bool LocalLink::Digest(Inbox inbox) {

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "agent/link/planner_link.h"
 #include "planner/measurement.h"
 #include "planner/replan_policy.h"
@@ -45,9 +46,11 @@ class LocalLink : public PlannerLink {
   };
 
   void Run();
+  // How planning stands once the inbox was worked off.
+  absl::Status Work(Inbox inbox);
   // Takes what came in; true where a plan may be due.
   bool Digest(Inbox inbox);
-  // Plans where the policy wants it. The error is for LinkState.
+  // Plans where the policy wants it.
   absl::Status Replan();
 
   const LinkOptions options_;
@@ -70,6 +73,7 @@ class LocalLink : public PlannerLink {
   int64_t memory_limit_bytes_;
   bool waits_for_tapes_ = false;
   planner::ReplanPolicy policy_;
+  absl::Status planning_status_;
 
   std::thread thread_;  // last: it uses all of the above
 };
