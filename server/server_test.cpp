@@ -2,6 +2,7 @@
 #include "server/server.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -24,7 +25,7 @@ class ServerTest : public testing::Test {
   void Start() {
     Server::Options options;
     options.listen = "127.0.0.1:0";
-    options.drain_wait = absl::Milliseconds(300);
+    options.drain_wait = absl::Seconds(1);
     options.shutdown_wait = absl::Milliseconds(300);
     auto server = Server::Start(options, store_.get(), &clock_);
     ASSERT_TRUE(server.ok()) << server.status();
@@ -172,6 +173,20 @@ TEST_F(ServerTest, ASlowReaderGetsWhatStillMatters) {
   EXPECT_TRUE(agent.WaitForAck(last));
   EXPECT_EQ(agent.WaitForPlan(1).generation(), 1);
   EXPECT_LT(agent.received().size(), kMessages);
+}
+
+// Its write never ends, and still the stream must.
+TEST_F(ServerTest, ASlowReaderCanBeReplacedAndDrained) {
+  FakeAgent stuck(server_->address(), ExampleHello(), FakeAgent::Reading::kWhenTold);
+  for (int i = 0; i < 20'000; ++i) stuck.SendActivated(0, i);
+  const auto again = MakeAgent(ExampleHello());
+  EXPECT_TRUE(again->WaitForAck(1));
+  FakeAgent stuck_again(server_->address(), ExampleHello(), FakeAgent::Reading::kWhenTold);
+  for (int i = 0; i < 20'000; ++i) stuck_again.SendActivated(0, i);
+  EXPECT_EQ(again->WaitForEnd().error_code(), grpc::ABORTED);
+  server_->Drain();
+  stuck.StartReading();
+  EXPECT_FALSE(stuck.WaitForEnd().ok());
 }
 
 TEST_F(ServerTest, AnEndedStreamIsADisconnectedRank) {
@@ -337,6 +352,45 @@ TEST_F(ServerTest, AWatcherHearsASummaryAndThenEvents) {
   grpc::ClientContext unknown;
   Restart();
   EXPECT_EQ(stub_->WatchJob(&unknown, request)->Finish().error_code(), grpc::NOT_FOUND);
+}
+
+// One message there, one back, as bytes: Debian has no generated code for these services.
+std::string CallRaw(const std::string& address, const std::string& method, const std::string& request) {
+  grpc::GenericStub stub(ConnectTo(address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, method, &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  const grpc::Slice slice(request);
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer response;
+  call->Read(&response, nullptr);
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  if (ok && response.Dump(&slices).ok()) {
+    for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  }
+  context.TryCancel();
+  return bytes;
+}
+
+TEST_F(ServerTest, SaysWhetherItServesAndWhat) {
+  const std::string health = "/grpc.health.v1.Health/Check";
+  EXPECT_EQ(CallRaw(server_->address(), health, ""), "\x08\x01");  // status: SERVING
+  const std::string list_services = "\x3a\x01*";
+  EXPECT_THAT(CallRaw(server_->address(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", list_services),
+              HasSubstr("tidetape.v1.PlannerService"));
+  const auto agents = RunJob(1);
+  std::thread drain([this] { server_->Drain(); });
+  EXPECT_TRUE(agents[0]->WaitForDrain());
+  EXPECT_EQ(CallRaw(server_->address(), health, ""), "\x08\x02");  // status: NOT_SERVING
+  drain.join();
 }
 
 TEST_F(ServerTest, ATakenPortIsSaid) {

@@ -10,6 +10,8 @@ TEST(Units, ParsesBytes) {
   EXPECT_EQ(ParseBytes("3.5GiB").value(), 3758096384);
   EXPECT_EQ(ParseBytes("3.5 GiB").value(), 3758096384);
   EXPECT_EQ(ParseBytes("800MB").value(), 800'000'000);
+  EXPECT_EQ(ParseBytes("1.2KB").value(), 1200);
+  EXPECT_EQ(ParseBytes("2TiB").value(), int64_t{2} << 40);
   EXPECT_EQ(ParseBytes("1e3").value(), 1000);
   EXPECT_EQ(ParseBytes("-2KiB").value(), -2048);
   for (const char* bad : {"", "GiB", "3.5Gib", "12 parrots", "nan", "inf", "1e300", "90%"})
