@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
+// A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ.
+constexpr int32_t kSteadyProfiles = 3;
 // Every step is profiled at first and after a switch, later every so many.
 constexpr int64_t kProfiledSteps = 8;
 constexpr int64_t kProfiledStepsAfterSwitch = 4;
@@ -178,15 +180,18 @@ StepStats Session::FinishStep() {
   stats.step_peak_bytes = memory.step_peak_bytes;
   stats.live_bytes = memory.live_bytes;
   const bool report_profile = profiled && steady && !names_.empty();
-  if (report_profile) MergeProfile(memory);
-  Report(stats, memory, report_profile);
+  if (report_profile) {
+    MergeProfile(memory);
+    ++steady_profiles_;
+  }
+  Report(stats, report_profile && steady_profiles_ >= kSteadyProfiles);
   position_ = 0;
   optimizer_steps_before_ = optimizer_steps_.load(std::memory_order_relaxed);
   TakeCandidate();
   return stats;
 }
 
-void Session::Report(const StepStats& stats, const StepMemory& memory, bool profiled) {
+void Session::Report(const StepStats& stats, bool profiled) {
   if (link_ == nullptr) return;
   const std::lock_guard lock(mutex_);
   tt_step_report report = {};

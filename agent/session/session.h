@@ -107,7 +107,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   bool PassThrough(const char* reason);
   const BlockActions* ActionsFor(int32_t position, const Block& block);
   void MergeProfile(StepMemory& memory);
-  void Report(const StepStats& stats, const StepMemory& memory, bool profiled);
+  void Report(const StepStats& stats, bool profiled);
   bool Steady() const;
   bool ProfileNext() const;
   void TakeCandidate();
@@ -136,6 +136,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   std::map<int64_t, std::shared_ptr<const HeldPlan>> candidates_;
 
   std::vector<Instance> instances_;  // merged over steady steps
+  int32_t steady_profiles_ = 0;
   int64_t head_peak_bytes_ = 0;
   int64_t outside_peak_bytes_ = 0;
 

@@ -10,4 +10,4 @@ from .session import Session
 
 __version__ = "0.1.0"
 
-__all__ = ["Session", "__version__", "_C", "attach", "intercept_status"]
+__all__ = ["_C", "Session", "__version__", "attach", "intercept_status"]

@@ -48,7 +48,7 @@ def _adopt_existing_tensors(native: ModuleType) -> None:
             try:
                 if isinstance(item, torch.Tensor) and item.device.type == "cpu" and item.layout == torch.strided:
                     native.meter_adopt(getattr(item, "_local_tensor", item))
-            except Exception:  # noqa: BLE001, objects that are half alive raise whatever they like
+            except Exception:  # objects that are half alive raise whatever they like
                 continue
 
 

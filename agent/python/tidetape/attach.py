@@ -45,8 +45,10 @@ def attach(
         raise ValueError(f'planner is {planner!r}; it must be "local", "none" or "host:port"')
     limit = parse_memory_limit(memory_limit)
     if session.current() is not None:
-        raise ValueError("another model is attached in this process; call detach() on its session first, or attach a module that "
-                         "contains both models")
+        raise ValueError(
+            "another model is attached in this process; call detach() on its session first, or attach a module that "
+            "contains both models"
+        )
     found = find_blocks(model, blocks)
     if _native.intercept_problem:
         _log.warning("tidetape: %s", _native.intercept_problem)

@@ -63,8 +63,14 @@ class Plan:
 class Session:
     """An attached model. Made by `tidetape.attach`; all methods are called on the training thread."""
 
-    def __init__(self, blocks: list[tuple[str, nn.Module]], memory_limit_bytes: int, planner: str, job: str | None,
-                 existing: ExistingCheckpointing):
+    def __init__(
+        self,
+        blocks: list[tuple[str, nn.Module]],
+        memory_limit_bytes: int,
+        planner: str,
+        job: str | None,
+        existing: ExistingCheckpointing,
+    ):
         self.native = _native._C.Session(memory_limit_bytes)
         self.unmanaged: dict[str, str] = dict(existing.unmanaged)
         """Blocks that run without Tidetape, and why."""
@@ -167,13 +173,23 @@ class Session:
     def _say_activated(self) -> None:
         plan = self.plan
         rank = dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-        _log.info("tidetape: rank %d runs plan %d from step %d on: peak %d bytes, %.3f ms of replay", rank, plan.generation,
-                  self._stats["step"] + 1, plan.step_peak_bytes, plan.replay_seconds * 1e3)
+        _log.info(
+            "tidetape: rank %d runs plan %d from step %d on: peak %d bytes, %.3f ms of replay",
+            rank,
+            plan.generation,
+            self._stats["step"] + 1,
+            plan.step_peak_bytes,
+            plan.replay_seconds * 1e3,
+        )
         if not plan.feasible and self._said_infeasible != plan.memory_limit_bytes:
             self._said_infeasible = plan.memory_limit_bytes
             _log.warning(
-                "tidetape: no plan keeps the step peak below %d bytes; the least possible is %d bytes, held by %s. Training goes on "
-                "with the least-memory plan.", plan.memory_limit_bytes, plan.least_peak_bytes, plan.least_peak_holder)
+                "tidetape: no plan keeps the step peak below %d bytes; the least possible is %d bytes, held by %s. Training goes "
+                "on with the least-memory plan.",
+                plan.memory_limit_bytes,
+                plan.least_peak_bytes,
+                plan.least_peak_holder,
+            )
 
     # --- life ----------------------------------------------------------------------------------------------------------------
 
