@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -21,6 +22,8 @@ double Seconds(Clock::duration duration) { return std::chrono::duration<double>(
 
 // A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ.
 constexpr int32_t kSteadyProfiles = 3;
+// The margin on top: the largest difference seen between two steps in one interval, but no more than this share of the step's peak.
+constexpr double kLargestMargin = 0.01;
 // Every step is profiled at first and after a switch, later every so many.
 constexpr int64_t kProfiledSteps = 8;
 constexpr int64_t kProfiledStepsAfterSwitch = 4;
@@ -153,6 +156,7 @@ void Session::MergeProfile(StepMemory& memory) {
     seen.forward_peak_bytes = std::max(seen.forward_peak_bytes, merged.profile.forward_peak_bytes);
     if (merged.profile.structure_hash == seen.structure_hash && SameMarks(merged.profile.marks, seen.marks)) {
       for (size_t m = 0; m < seen.marks.size(); ++m) {
+        spread_bytes_ = std::max(spread_bytes_, std::abs(seen.marks[m].peak_bytes - merged.profile.marks[m].peak_bytes));
         seen.marks[m].peak_bytes = std::max(seen.marks[m].peak_bytes, merged.profile.marks[m].peak_bytes);
         seen.marks[m].start_bytes = std::max(seen.marks[m].start_bytes, merged.profile.marks[m].start_bytes);
       }
@@ -194,6 +198,7 @@ StepStats Session::FinishStep() {
 void Session::Report(const StepStats& stats, bool profiled) {
   if (link_ == nullptr) return;
   const std::lock_guard lock(mutex_);
+  const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(kLargestMargin * static_cast<double>(stats.step_peak_bytes)));
   tt_step_report report = {};
   report.step = stats.step;
   report.generation = stats.generation;
@@ -229,8 +234,8 @@ void Session::Report(const StepStats& stats, bool profiled) {
       tt_profiled_block block = {};
       block.name = instance.name.c_str();
       block.structure_hash = instance.profile.structure_hash;
-      block.forward_base_bytes = instance.profile.forward_peak_bytes;
-      block.backward_base_bytes = base;
+      block.forward_base_bytes = instance.profile.forward_peak_bytes + margin;
+      block.backward_base_bytes = base + margin;
       std::vector<int64_t> gradients, starts;
       for (const BackwardMark& mark : marks) {
         gradients.push_back(std::max<int64_t>(0, mark.peak_bytes - base));
@@ -261,8 +266,8 @@ void Session::Report(const StepStats& stats, bool profiled) {
     report.steady = complete;
     report.blocks = blocks.data();
     report.num_blocks = blocks.size();
-    report.head_peak_bytes = head_peak_bytes_;
-    report.optimizer_peak_bytes = outside_peak_bytes_;
+    report.head_peak_bytes = head_peak_bytes_ + margin;
+    report.optimizer_peak_bytes = outside_peak_bytes_ + margin;
     report.costs = costs.data();
     report.num_costs = costs.size();
   }

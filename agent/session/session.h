@@ -137,6 +137,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   std::vector<Instance> instances_;  // merged over steady steps
   int32_t steady_profiles_ = 0;
+  int64_t spread_bytes_ = 0;  // largest difference between two steps in one interval
   int64_t head_peak_bytes_ = 0;
   int64_t outside_peak_bytes_ = 0;
 
