@@ -13,6 +13,8 @@ from types import ModuleType
 
 import torch
 
+from .versions import SUPPORTED_TORCH
+
 _PACKAGE = Path(__file__).resolve().parent
 _TREE = _PACKAGE.parents[2] / "bazel-bin"
 
@@ -52,13 +54,25 @@ def _adopt_existing_tensors(native: ModuleType) -> None:
                 continue
 
 
-_C = _load()
+def _problem() -> str:
+    """Why nothing may be loaded into this process, or an empty string."""
+    if os.environ.get("TIDETAPE_DISABLE", "") not in ("", "0"):
+        return "TIDETAPE_DISABLE is set"
+    version = torch.__version__.split("+")[0]
+    if version != SUPPORTED_TORCH:
+        return f"torch {version} is not supported (this Tidetape is for {SUPPORTED_TORCH}); training goes on without Tidetape"
+    return ""
 
-intercept_problem: str = _C.install() if os.environ.get("TIDETAPE_DISABLE", "") in ("", "0") else "TIDETAPE_DISABLE is set"
+
+_C: ModuleType | None = None
+intercept_problem: str = _problem()
 """Empty, or in one line why this torch cannot be intercepted."""
 
-_C.meter_install()
-_adopt_existing_tensors(_C)
+if not intercept_problem:
+    _C = _load()
+    intercept_problem = _C.install()
+    _C.meter_install()
+    _adopt_existing_tensors(_C)
 
 
 def intercept_status() -> tuple[bool, str]:

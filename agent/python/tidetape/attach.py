@@ -10,6 +10,7 @@ from torch import nn
 from . import _native, session
 from .blocks import compiled_reason, find_blocks, unwrap
 from .existing import POLICIES, handle_existing
+from .idle_session import IdleSession
 from .memory_limit import parse_memory_limit
 
 _log = logging.getLogger("tidetape")
@@ -23,7 +24,7 @@ def attach(
     planner: str = "local",
     job: str | None = None,
     existing: str = "replace",
-) -> session.Session:
+) -> session.Session | IdleSession:
     """Lets Tidetape manage the activations of `model`, from its next forward on. The model's code, module names and state dict
     keys stay as they are.
 
@@ -52,7 +53,7 @@ def attach(
     found = find_blocks(model, blocks)
     if _native.intercept_problem:
         _log.warning("tidetape: %s", _native.intercept_problem)
-        return _unmanaged(found, limit, _native.intercept_problem)
+        return IdleSession({name: _native.intercept_problem for name, _ in found}, _native.intercept_problem)
     checkpointing = handle_existing(model, found, existing)
     if checkpointing.message:
         _log.warning("tidetape: %s", checkpointing.message)
@@ -67,15 +68,6 @@ def attach(
         names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
         _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
     attached = session.Session(managed, limit, planner, job, checkpointing)
-    session._set_current(attached)
-    return attached
-
-
-def _unmanaged(found: list[tuple[str, nn.Module]], limit: int, reason: str) -> session.Session:
-    from .existing import ExistingCheckpointing
-
-    nothing = ExistingCheckpointing(found=[], managed=[], unmanaged={name: reason for name, _ in found})
-    attached = session.Session([], limit, "none", None, nothing)
     session._set_current(attached)
     return attached
 

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import weakref
-from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
@@ -19,6 +18,7 @@ from .agreement import Agreement
 from .block_forward import BlockForward
 from .existing import ExistingCheckpointing
 from .incarnation import new_incarnation
+from .plan import Plan, PlannedBlock
 
 _log = logging.getLogger("tidetape")
 
@@ -26,38 +26,6 @@ _log = logging.getLogger("tidetape")
 _CLOSE_SECONDS = 2.0
 
 _current: weakref.ref[Session] | None = None
-
-
-@dataclass(frozen=True)
-class PlannedBlock:
-    """What a plan does in one block: numbers of saved storages and replayed ops, and what they cost."""
-
-    name: str
-    saved: int
-    replayed: int
-    saved_bytes: int
-    replay_seconds: float
-    own_peak_bytes: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The plan in force. Generation 0: no plan yet, and nothing is saved (or everything, with memory_limit="max")."""
-
-    generation: int = 0
-    memory_limit_bytes: int = 0
-    step_peak_bytes: int = 0
-    replay_seconds: float = 0.0
-    saved_bytes: int = 0
-    lower_bound_seconds: float = 0.0
-    gap_ratio: float = 0.0
-    feasible: bool = True
-    least_peak_bytes: int = 0
-    least_peak_holder: str = ""
-    peak_holder: str = ""
-    reason: str = ""
-    etag: str = ""
-    blocks: tuple[PlannedBlock, ...] = field(default=())
 
 
 class Session:
