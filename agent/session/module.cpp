@@ -159,7 +159,9 @@ PYBIND11_MODULE(_C, m) {
              const bool connected = session.connected_to_planner(error);
              return std::make_pair(connected, error);
            })
-      .def("finish_step", [](Session& session) { return ToDict(session.FinishStep()); })
+      .def(
+          "finish_step", [](Session& session, double agent_seconds) { return ToDict(session.FinishStep(agent_seconds)); },
+          py::arg("agent_seconds"))
       .def("held_generation", &Session::held_generation)
       .def("active_generation", &Session::active_generation)
       .def("activate", &Session::Activate, py::arg("generation"))

@@ -27,19 +27,9 @@ constexpr double kLargestMargin = 0.01;
 // Every step is profiled at first and after a switch, later every so many.
 constexpr int64_t kProfiledSteps = 8;
 constexpr int64_t kProfiledStepsAfterSwitch = 4;
-constexpr int64_t kProfilePeriod = 16;
+constexpr int64_t kProfilePeriod = 64;
 // Candidates that ranks may still agree on.
 constexpr size_t kCandidates = 8;
-
-class AgentTime {
- public:
-  explicit AgentTime(double& total) : total_(total), start_(Clock::now()) {}
-  ~AgentTime() { total_ += Seconds(Clock::now() - start_); }
-
- private:
-  double& total_;
-  Clock::time_point start_;
-};
 
 bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMark>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -83,7 +73,6 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   if (!c10::GradMode::is_enabled()) return false;
   if (Recorder::Current() != nullptr) return PassThrough("inside another block");
   if (UserHooksInForce()) return PassThrough("saved-tensor hooks of the user in force");
-  const AgentTime time(agent_seconds_);
   const std::shared_ptr<Block>& block = blocks_.at(number);
   if (open_tapes_ == 0 && (position_ == 0 || number == first_block_)) {
     // A forward pass begins; several of them make one step under gradient accumulation.
@@ -106,7 +95,6 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
 }
 
 void Session::EndBlock() {
-  const AgentTime time(agent_seconds_);
   SetIntercepting(false);
   const TapePtr tape = Recorder::OfThisThread().End();
   StepProfile::Get().ForwardEnds();
@@ -165,8 +153,7 @@ void Session::MergeProfile(StepMemory& memory) {
   }
 }
 
-StepStats Session::FinishStep() {
-  const AgentTime time(agent_seconds_);
+StepStats Session::FinishStep(double agent_seconds) {
   const bool profiled = StepProfile::Get().profiling();
   const bool steady = Steady();
   const Clock::time_point now = Clock::now();
@@ -179,7 +166,7 @@ StepStats Session::FinishStep() {
   stats.step = step_++;
   stats.step_seconds = Seconds(now - step_start_);
   step_start_ = now;
-  stats.agent_seconds = std::exchange(agent_seconds_, 0);
+  stats.agent_seconds = agent_seconds;
   StepMemory memory = StepProfile::Get().FinishStep(ProfileNext());
   stats.step_peak_bytes = memory.step_peak_bytes;
   stats.live_bytes = memory.live_bytes;

@@ -77,8 +77,9 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   void Disconnect(double timeout_seconds);
   bool connected_to_planner(std::string& last_error) const;
 
-  // Ends the step: measures, reports, and takes a new candidate plan if there is one.
-  StepStats FinishStep();
+  // Ends the step: measures, reports, and takes a new candidate plan if there is one. `agent_seconds`: CPU time of the training
+  // thread that the last step boundary took.
+  StepStats FinishStep(double agent_seconds);
 
   // The highest generation held, and the one in force; 0 without a plan.
   int64_t held_generation() const;
@@ -126,7 +127,6 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   std::atomic<int64_t> optimizer_steps_{0};
   int64_t optimizer_steps_before_ = 0;  // at the start of this step
   std::atomic<int32_t> open_tapes_{0};
-  double agent_seconds_ = 0;
 
   mutable std::mutex mutex_;  // guards all below, which tapes change when they end
   StepStats running_;

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 import weakref
 
 import torch
@@ -50,6 +51,8 @@ class Session:
         # Weak, like the hook below: the model holds its session, and not the other way round.
         self._forwards: list[weakref.ref[BlockForward]] = []
         self._stats: dict = {}
+        # CPU time of this thread that the last step boundary took: reports, agreement, a new plan.
+        self._boundary_seconds = 0.0
         self._optimizer_stepped = False
         self._explicit_steps = False
         self._in_step = False
@@ -129,7 +132,8 @@ class Session:
         self._optimizer_stepped = False
         if self._detached:
             return
-        self._stats = self.native.finish_step()
+        start = time.thread_time()
+        self._stats = self.native.finish_step(self._boundary_seconds)
         held, active = self.native.held_generation(), self.native.active_generation()
         if self._agreement is None:
             agreed = held if held > active else None
@@ -137,6 +141,7 @@ class Session:
             agreed = self._agreement.step(self._stats["step"], held, active)
         if agreed is not None and self.native.activate(agreed):
             self._say_activated()
+        self._boundary_seconds = time.thread_time() - start
 
     def _say_activated(self) -> None:
         plan = self.plan
