@@ -41,7 +41,7 @@ class Run:
     # None where Tidetape was not attached, or was asked for "min" or "max".
     limit_bytes: int | None
     ranks: list[list[Step]]
-    # Live bytes at the marks of the last step, on rank 0.
+    # Live bytes at the marks of the last step that was profiled, on rank 0.
     live_bytes: list[int] = field(default_factory=list)
     # What the planner says of a limit that is impossible, on rank 0.
     feasible: bool = True
@@ -128,6 +128,7 @@ def run_variant(
     rank = dist.get_rank() if dist.is_initialized() else 0
     steps: list[Step] = []
     predictions: dict[int, int] = {}
+    live_bytes: list[int] = []
     progress = tqdm(batches, desc=f"{name:>14}", disable=rank != 0, unit="step", ncols=100)
     for tokens in progress:
         if session is None:
@@ -143,6 +144,7 @@ def run_variant(
         step = Step(value.hex(), seconds, meter.peak_bytes(device) if session is None else 0)
         if session is not None:
             _read(session, step, predictions)
+            live_bytes = session.stats()["live_bytes"] or live_bytes
         steps.append(step)
         progress.set_postfix_str(f"loss {value:.3f}, peak {step.peak_bytes / 1e6:.1f} MB, plan {step.generation}")
     progress.close()
@@ -150,8 +152,8 @@ def run_variant(
     limit = attachment.memory_limit if attachment is not None and isinstance(attachment.memory_limit, int) else None
     run = Run(name, limit, _gather(steps))
     if session is not None:
-        stats, plan = session.stats(), session.plan
-        run.live_bytes = list(stats["live_bytes"])
+        plan = session.plan
+        run.live_bytes = live_bytes
         run.feasible, run.least_peak_bytes, run.least_peak_holder = plan.feasible, plan.least_peak_bytes, plan.least_peak_holder
         if rank == 0:
             before_detach()
