@@ -11,7 +11,7 @@ NOTHING, ALL = variants.NOTHING_SAVED.name, variants.ALL_SAVED.name
 PLANNED = "tidetape, best SAC's memory"
 POLICIES = (variants.SAC_TITAN, variants.SAC_ALL_MATMULS)
 # The policies are ranked before the timed rounds, in which only the best of them runs.
-RANKING_ROUNDS = 9
+RANKING_ROUNDS = 5
 
 
 def compare(shape, rounds, progress):
