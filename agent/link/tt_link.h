@@ -222,7 +222,7 @@ tt_link_status tt_link_plan_activated(tt_link* link, int64_t generation, int64_t
 const tt_plan* tt_link_take_plan(tt_link* link, int64_t above_generation);
 void tt_link_release_plan(const tt_plan* plan);
 
-// Tells the link which generation the ranks hold after a restart of the process, and keeps the limit up to date.
+// Tells the planner of another limit; a new plan follows.
 tt_link_status tt_link_set_memory_limit(tt_link* link, int64_t memory_limit_bytes);
 
 tt_link_status tt_link_state(tt_link* link, tt_link_state_info* info);
