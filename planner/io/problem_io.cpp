@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
+#include "planner/site_plan.h"
 
 namespace tidetape::planner {
 namespace {
@@ -91,31 +92,6 @@ v1::PeakHolder ToProto(const PlanningProblem& problem, const PeakHolder& holder)
     proto.set_name(problem.blocks[holder.block].name);
   }
   return proto;
-}
-
-void AddSite(const Storage& storage, v1::Action action, v1::BlockPlan* proto) {
-  if (storage.site == 0) return;
-  v1::SiteAction* site = proto->add_sites();
-  site->set_site(storage.site);
-  site->set_action(action);
-}
-
-void SetSites(const BlockTape& tape, const BlockPlan& plan, bool keep_by_default, v1::BlockPlan* proto) {
-  proto->set_structure_hash(tape.structure_hash);
-  proto->set_default_action(keep_by_default ? v1::ACTION_SAVE : v1::ACTION_REPLAY);
-  if (!keep_by_default) {
-    for (int32_t s : plan.saved) AddSite(tape.storages[s], v1::ACTION_SAVE, proto);
-    return;
-  }
-  std::vector<bool> saved(tape.storages.size(), false);
-  for (int32_t s : plan.saved) saved[s] = true;
-  for (int32_t s : tape.consumed) {
-    if (tape.storages[s].kind == StorageKind::kIntermediate && !saved[s]) AddSite(tape.storages[s], v1::ACTION_REPLAY, proto);
-  }
-  for (int32_t s : tape.consumed) saved[s] = false;
-  for (size_t s = 0; s < saved.size(); ++s) {
-    if (saved[s]) AddSite(tape.storages[s], v1::ACTION_SAVE, proto);
-  }
 }
 
 }  // namespace
@@ -248,6 +224,7 @@ v1::FrontierPoint ToProto(const FrontierPoint& point) {
 v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
   v1::Plan proto;
   proto.set_memory_limit_bytes(problem.memory_limit_bytes);
+  const std::vector<BlockSites> named = NameBySites(problem, plan);
   for (size_t b = 0; b < plan.blocks.size(); ++b) {
     const BlockPlan& block = plan.blocks[b];
     const BlockInstance& instance = problem.blocks[b];
@@ -261,8 +238,14 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
     SetField(block.saved, to->mutable_saved());
     SetField(block.replayed, to->mutable_replayed());
     SetField(block.moved, to->mutable_moved());
-    if (instance.options.empty()) {
-      SetSites(problem.tapes[instance.tape], block, problem.memory_limit_bytes == kUnlimitedBytes, to);
+    if (!instance.options.empty()) continue;
+    to->set_structure_hash(problem.tapes[instance.tape].structure_hash);
+    // planner::Action is numbered as the message's.
+    to->set_default_action(static_cast<v1::Action>(named[b].default_action));
+    for (const SiteAction& action : named[b].sites) {
+      v1::SiteAction* site = to->add_sites();
+      site->set_site(action.site);
+      site->set_action(static_cast<v1::Action>(action.action));
     }
   }
   proto.set_step_peak_bytes(plan.step_peak_bytes);
