@@ -49,7 +49,7 @@ def main() -> int:
         path.unlink(missing_ok=True)
 
     filters = "--test_tag_filters=" + ("long" if options.long else "-long")
-    bazel = subprocess.run(["bazel", "test", "--keep_going", filters, "//..."], cwd=ROOT).returncode
+    bazel = subprocess.run(["bazel", "test", "--keep_going", "--nocache_test_results", filters, "//..."], cwd=ROOT).returncode
     marks = "long" if options.long else "not long"
     pytest = subprocess.run([sys.executable, "-m", "pytest", "-m", marks, f"--junitxml={pytest_results}"], cwd=ROOT).returncode
 
