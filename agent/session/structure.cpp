@@ -116,6 +116,7 @@ tt_link_status Structure::Send(tt_link_status (*put_tape)(tt_link*, const tt_blo
   }
   const std::vector<double> costs = Costs();
   std::vector<tt_op> ops;
+  ops.reserve(ops_.size());
   for (size_t i = 0; i < ops_.size(); ++i) {
     tt_op out = {};
     out.name = ops_[i].name.c_str();
@@ -127,6 +128,7 @@ tt_link_status Structure::Send(tt_link_status (*put_tape)(tt_link*, const tt_blo
     ops.push_back(out);
   }
   std::vector<tt_backward_event> events;
+  events.reserve(backward.size());
   for (const BackwardMark& mark : backward) {
     events.push_back({Indices(mark.reads), Indices(mark.releases), std::max<int64_t>(0, mark.peak_bytes - base_bytes),
                       std::max<int64_t>(0, mark.start_bytes - base_bytes)});
