@@ -118,6 +118,7 @@ void Main() {
   const double full = AllOpsSeconds(problem);
   constexpr int kLimits = 20;
   std::vector<double> runs;
+  runs.reserve(3);
   double worst_ratio = 0, worst_share = 0;
   for (int run = 0; run < 3; ++run) {
     runs.push_back(SecondsOf([&] {

@@ -40,6 +40,7 @@ absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) 
   // Where the cut is not exact, its plans may cost less than it says.
   hull = LowerHull(std::move(hull));
   std::vector<FrontierPoint> points;
+  points.reserve(hull.size());
   for (const HullPoint& point : hull) points.push_back({point.bytes, point.seconds, (*plans)->AtVertex(point.vertex).saved});
   return points;
 }

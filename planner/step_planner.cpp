@@ -20,6 +20,7 @@ constexpr int32_t kKeepAllChoice = -1;  // other ids: vertices of the hull, or o
 
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
+  memory.reserve(blocks.size());
   for (const BlockPlan& block : blocks) memory.push_back({block.saved_bytes, block.own_peak_bytes});
   return memory;
 }

@@ -223,7 +223,7 @@ void GrpcLink::EndCall(Clock::time_point now) {
 }
 
 std::string ComplaintAboutAddress(const std::string& address) {
-  const std::string advice = absl::StrCat("planner = '", address, "': use \"local\" or \"host:port\"");
+  std::string advice = absl::StrCat("planner = '", address, "': use \"local\" or \"host:port\"");
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0) return advice;
   int32_t port = 0;

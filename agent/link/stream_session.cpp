@@ -23,11 +23,8 @@ StreamSession::StreamSession(const LinkOptions& options, Outbox& outbox, PlanSlo
 bool StreamSession::Next(v1::ConnectRequest* request) {
   request->Clear();
   request->set_sequence(sequence_ + 1);
-  if (!hello_sent_) {
-    FillHello(request->mutable_hello());
-  } else if (!welcomed_ || drain_seconds_) {
-    return false;
-  } else if (outbox_.memory_limit_bytes() != told_limit_) {
+  if (hello_sent_ && (!welcomed_ || drain_seconds_)) return false;
+  if (!hello_sent_ || outbox_.memory_limit_bytes() != told_limit_) {
     FillHello(request->mutable_hello());
   } else if (NextTapeChunk(request->mutable_tape_chunk())) {
     // Filled. Tapes go before the reports that name them.
