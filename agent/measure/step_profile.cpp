@@ -7,6 +7,11 @@
 
 namespace tidetape::agent {
 
+bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMark>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const BackwardMark& x, const BackwardMark& y) { return x.reads == y.reads && x.releases == y.releases; });
+}
+
 StepProfile& StepProfile::Get() {
   static auto* profile = new StepProfile();  // tapes may outlive static destruction
   return *profile;
@@ -111,8 +116,7 @@ void StepProfile::Merge(Slot& slot) {
   std::vector<BackwardMark> marks(std::make_move_iterator(slot.marks.begin()), std::make_move_iterator(slot.marks.end()));
   slot.marks.clear();
   if (marks.empty()) return;
-  const auto same = [](const BackwardMark& a, const BackwardMark& b) { return a.reads == b.reads && a.releases == b.releases; };
-  if (std::equal(marks.begin(), marks.end(), slot.profile.marks.begin(), slot.profile.marks.end(), same)) {
+  if (SameMarks(marks, slot.profile.marks)) {
     for (size_t i = 0; i < marks.size(); ++i) {
       marks[i].peak_bytes = std::max(marks[i].peak_bytes, slot.profile.marks[i].peak_bytes);
       marks[i].start_bytes = std::max(marks[i].start_bytes, slot.profile.marks[i].start_bytes);

@@ -22,6 +22,9 @@ struct BackwardMark {
   int64_t start_bytes = 0;
 };
 
+// The same storages are read and released in the same order.
+bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMark>& b);
+
 // What was seen of the block at one position in the order of execution.
 struct InstanceProfile {
   int64_t forward_peak_bytes = 0;

@@ -31,11 +31,6 @@ constexpr int64_t kProfilePeriod = 64;
 // Candidates that ranks may still agree on.
 constexpr size_t kCandidates = 8;
 
-bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMark>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const BackwardMark& x, const BackwardMark& y) { return x.reads == y.reads && x.releases == y.releases; });
-}
-
 }  // namespace
 
 Session::Session(int64_t memory_limit_bytes) : memory_limit_bytes_(memory_limit_bytes), step_start_(Clock::now()) {

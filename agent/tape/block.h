@@ -26,7 +26,7 @@ struct BlockActions {
 // Not thread-safe: used by the thread that runs the block's forward.
 class Block {
  public:
-  explicit Block(std::string name) : name_(std::move(name)), site_(HashText(name_)) {}
+  explicit Block(std::string name) : name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
 
@@ -53,7 +53,6 @@ class Block {
 
  private:
   const std::string name_;
-  const Site site_;
   std::unordered_map<const c10::StorageImpl*, std::pair<c10::weak_intrusive_ptr<c10::StorageImpl>, Site>> parameters_;
   std::unordered_map<Site, std::string> names_;
   bool wants_names_ = true;

@@ -315,7 +315,6 @@ void Recorder::AfterWrites(OpRecord& op) {
     if (record.kind == StorageKind::kIntermediate) {
       ++record.version;
       record.last_writer = index;
-      tape.has_in_place = true;
       if (!op.replayable) record.must_save = true;
     }
     record.uninitialized = false;
@@ -338,8 +337,7 @@ void Recorder::EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t out
     record.version = 1;
     record.uninitialized = op.facts->uninitialized;
     record.must_save = !op.replayable || (!tape.block->demoted.empty() && tape.block->demoted.count(record.site) > 0);
-    record.plan_saves = actions_ != nullptr && actions_->save.count(record.site) > 0;
-    const bool keep = record.plan_saves;
+    const bool keep = actions_ != nullptr && actions_->save.count(record.site) > 0;
     storage = AddStorage(tensor, std::move(record));
     if (keep) KeepOriginal(storage);
   }
@@ -378,7 +376,6 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   record.replayable = facts.replayable;
   const size_t base = stack->size() - facts.num_arguments;
   EncodeArguments(record, *stack, base);
-  record.first_output = static_cast<uint32_t>(tape.values.size());
   if (facts.random) NoteRandomState(record, *stack, base);
   record.first_write = record.end_write = static_cast<uint32_t>(tape.writes.size());
   if (facts.written_arguments != 0) BeforeWrites(record);

@@ -92,7 +92,6 @@ struct StorageRecord {
   bool must_save = false;      // made or written by something that cannot be replayed
   bool uninitialized = false;  // allocated, and not yet written by a recorded op
   bool consumed = false;       // autograd packed it
-  bool plan_saves = false;     // the plan in force names its site
   int32_t handles = 0;         // saved-tensor handles alive
   int32_t reads_left = 0;      // by ops that a replay still needs to run
   StorageRef kept;             // the original
@@ -140,7 +139,6 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<int32_t> consumed;  // storages in order of packing
   RngStates rng;
   uint64_t structure_hash = 0;
-  bool has_in_place = false;
   bool keeps_all = false;        // the plan keeps what autograd packs
   bool releases_inputs = false;  // nothing will be replayed: outside storages need no holding
 
