@@ -51,7 +51,7 @@ void StepProfile::ForwardEnds() {
   live_.push_back(meter::LiveBytes());
 }
 
-void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, int32_t storage) {
+void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, uint64_t site) {
   if (!profiling()) return;
   const std::lock_guard lock(mutex_);
   Slot& slot = At(position);
@@ -65,7 +65,7 @@ void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, i
     live_.push_back(meter::LiveBytes());
   }
   NewMark(slot);
-  slot.marks.back().reads.push_back(storage);
+  slot.marks.back().reads.push_back(site);
 }
 
 void StepProfile::ReplayBegins() {
@@ -81,12 +81,12 @@ void StepProfile::ReplayEnds(int32_t position) {
   Switch(slot.marks.empty() ? &outside_ : &slot.marks.back().peak_bytes);
 }
 
-void StepProfile::Releases(int32_t position, int32_t storage) {
+void StepProfile::Releases(int32_t position, uint64_t site) {
   if (!profiling()) return;
   const std::lock_guard lock(mutex_);
   Slot& slot = At(position);
   if (slot.marks.empty()) return;
-  slot.marks.back().releases.push_back(storage);
+  slot.marks.back().releases.push_back(site);
   Switch(&scratch_);
 }
 

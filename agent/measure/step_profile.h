@@ -16,8 +16,8 @@ namespace tidetape::agent {
 
 // One step of a block's backward in order of time; see tidetape.v1.BackwardEvent.
 struct BackwardMark {
-  std::vector<int32_t> reads;  // storages of the tape
-  std::vector<int32_t> releases;
+  std::vector<uint64_t> reads;  // sites
+  std::vector<uint64_t> releases;
   int64_t peak_bytes = 0;  // until the next mark, planned bytes taken off
   int64_t start_bytes = 0;
 };
@@ -54,13 +54,13 @@ class StepProfile {
   void ForwardBegins(int32_t position);
   void ForwardEnds();
 
-  // `first`: the backward of this execution begins. `storage` is about to be read; a replay may follow.
-  void Reads(int32_t position, uint64_t structure_hash, bool first, int32_t storage);
+  // `first`: the backward of this execution begins. The value at `site` is about to be read; a replay may follow.
+  void Reads(int32_t position, uint64_t structure_hash, bool first, uint64_t site);
   // Around a replay: its own peak counts for the step and for no mark.
   void ReplayBegins();
   void ReplayEnds(int32_t position);
-  // `storage` is about to be let go by its last reader, and (second call) is gone.
-  void Releases(int32_t position, int32_t storage);
+  // The value at `site` is about to be let go by its last reader, and (second call) is gone.
+  void Releases(int32_t position, uint64_t site);
   void ReleaseEnds(int32_t position);
   // All storages of the execution are gone; `others_alive`: those of other executions are not.
   void BackwardEnds(int32_t position, bool others_alive);

@@ -10,6 +10,7 @@
 #include "agent/measure/meter.h"
 #include "agent/session/session.h"
 #include "agent/tape/intercept.h"
+#include "agent/tape/recorder.h"
 #include "agent/tape/saved_hooks.h"
 
 namespace py = pybind11;
@@ -39,6 +40,75 @@ class BareRedispatch {
   void Exit(const py::args&) { SetIntercepting(false); }
 };
 
+// Recording alone, to measure it apart from the saved-tensor hooks: autograd saves by itself, and the tape is dropped.
+class RecordingWithoutHooks {
+ public:
+  void Enter() {
+    Recorder& recorder = Recorder::OfThisThread();
+    recorder.set_auditing(false);
+    recorder.set_packing(false);
+    recorder.Begin(c10::make_intrusive<Tape>(block_, 0, observer_), nullptr, {});
+    SetIntercepting(true);
+  }
+  void Exit(const py::args&) {
+    SetIntercepting(false);
+    Recorder::OfThisThread().End();
+    Recorder::OfThisThread().set_packing(true);
+  }
+
+ private:
+  class Nobody final : public TapeObserver {
+    void OnBackwardBegin(Tape&) override {}
+    void OnBackwardEnd(Tape&) override {}
+    void OnAbandoned(Tape&) override {}
+  };
+  const std::shared_ptr<Block> block_ = std::make_shared<Block>("recording without hooks");
+  const std::shared_ptr<Nobody> observer_ = std::make_shared<Nobody>();
+};
+
+// A plan made by hand: for each block, actions by site (a tt_action) beside the default for what autograd packs.
+using HandMadePlan = std::vector<std::pair<std::string, std::vector<std::pair<Site, int>>>>;
+
+std::shared_ptr<const HeldPlan> ToHeldPlan(const HandMadePlan& given, bool save_by_default) {
+  std::vector<std::vector<tt_site_action>> sites;
+  std::vector<tt_block_plan> blocks;
+  for (const auto& [name, actions] : given) {
+    std::vector<tt_site_action>& list = sites.emplace_back();
+    for (const auto& [site, action] : actions) list.push_back({site, static_cast<uint8_t>(action)});
+    tt_block_plan block = {};
+    block.name = name.c_str();
+    block.sites = list.data();
+    block.num_sites = list.size();
+    block.default_action = save_by_default ? TT_ACTION_SAVE : TT_ACTION_REPLAY;
+    blocks.push_back(block);
+  }
+  tt_plan plan = {};
+  plan.blocks = blocks.data();
+  plan.num_blocks = blocks.size();
+  plan.feasible = 1;
+  plan.reason = "made by hand";
+  return std::make_shared<const HeldPlan>(plan);
+}
+
+py::dict ToDict(const std::map<std::string, std::vector<SiteInfo>>& sites) {
+  py::dict out;
+  for (const auto& [block, list] : sites) {
+    py::list entries;
+    for (const SiteInfo& info : list) {
+      if (info.kind != StorageKind::kIntermediate) continue;
+      py::dict entry;
+      entry["site"] = info.site;
+      entry["label"] = info.label;
+      entry["bytes"] = info.bytes;
+      entry["consumed"] = info.consumed;
+      entry["must_save"] = info.must_save;
+      entries.append(entry);
+    }
+    out[py::str(block)] = entries;
+  }
+  return out;
+}
+
 py::dict ToDict(const StepStats& stats) {
   py::dict out;
   out["step"] = stats.step;
@@ -49,6 +119,9 @@ py::dict ToDict(const StepStats& stats) {
   out["replay_seconds"] = stats.replay_seconds;
   out["replayed_ops"] = stats.replayed_ops;
   out["demoted_ops"] = stats.demoted_ops;
+  out["demoted_bytes"] = stats.demoted_bytes;
+  out["consumed_bytes"] = stats.consumed_bytes;
+  out["moved_bytes"] = stats.moved_bytes;
   out["recorded_ops"] = stats.recorded_ops;
   out["bookkeeping_bytes"] = stats.bookkeeping_bytes;
   out["agent_seconds"] = stats.agent_seconds;
@@ -119,6 +192,20 @@ PYBIND11_MODULE(_C, m) {
       .def("__enter__", &BareRedispatch::Enter)
       .def("__exit__", &BareRedispatch::Exit);
 
+  py::class_<RecordingWithoutHooks>(m, "RecordingWithoutHooks",
+                                    "Context: ops are recorded on a tape that nobody reads; autograd saves by itself.")
+      .def(py::init<>())
+      .def("__enter__", &RecordingWithoutHooks::Enter)
+      .def("__exit__", &RecordingWithoutHooks::Exit);
+
+  py::enum_<Session::Audit>(m, "Audit")
+      .value("NEVER", Session::Audit::kNever)
+      .value("NEW_STRUCTURES", Session::Audit::kNewStructures)
+      .value("EVERY_RECORDING", Session::Audit::kEveryRecording);
+  m.attr("ACTION_SAVE") = static_cast<int>(TT_ACTION_SAVE);
+  m.attr("ACTION_REPLAY") = static_cast<int>(TT_ACTION_REPLAY);
+  m.attr("ACTION_MOVE") = static_cast<int>(TT_ACTION_MOVE);
+
   py::class_<LinkOptions>(m, "LinkOptions")
       .def(py::init<>())
       .def_readwrite("library", &LinkOptions::library)
@@ -136,10 +223,12 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
       .def(py::init<int64_t>(), py::arg("memory_limit_bytes"))
       .def("add_block", &Session::AddBlock, py::arg("name"))
-      .def("set_parameters",
-           [](Session& session, int32_t block, const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
-             session.block(block).SetParameters(parameters);
-           })
+      .def(
+          "set_names",
+          [](Session& session, int32_t block, const Block::NamedTensors& parameters, const Block::NamedTensors& buffers) {
+            session.block(block).SetNames(parameters, buffers);
+          },
+          py::arg("block"), py::arg("parameters"), py::arg("buffers"))
       .def("wants_names", [](Session& session, int32_t block) { return session.block(block).wants_names(); })
       .def("begin_block",
            [](Session& session, int32_t block, const py::tuple& args, const py::dict& kwargs) {
@@ -149,7 +238,7 @@ PYBIND11_MODULE(_C, m) {
              return session.BeginBlock(block, inputs);
            })
       .def("end_block", &Session::EndBlock)
-      .def("set_audit", &Session::SetAudit, py::arg("on"))
+      .def("set_audit", &Session::SetAudit, py::arg("audit"))
       .def("note_optimizer_step", &Session::NoteOptimizerStep)
       .def("connect", &Session::Connect)
       .def("disconnect", &Session::Disconnect, py::arg("timeout_seconds"), py::call_guard<py::gil_scoped_release>())
@@ -167,6 +256,14 @@ PYBIND11_MODULE(_C, m) {
       .def("activate", &Session::Activate, py::arg("generation"))
       .def("plan", [](Session& session) { return ToDict(session.plan()); })
       .def("set_memory_limit", &Session::SetMemoryLimit, py::arg("bytes"))
+      .def(
+          "impose",
+          [](Session& session, const HandMadePlan& plan, bool save_by_default) {
+            session.Impose(ToHeldPlan(plan, save_by_default));
+          },
+          py::arg("blocks"), py::arg("save_by_default"))
       .def("explain", &Session::Explain)
+      .def("sites", [](Session& session) { return ToDict(session.Sites()); })
+      .def("demotions", &Session::Demotions)
       .def("passed_through", &Session::PassedThrough);
 }

@@ -27,7 +27,11 @@ HeldPlan::HeldPlan(const tt_plan& plan)
     block.name = Text(given.name);
     block.actions.save_by_default = given.default_action == TT_ACTION_SAVE;
     for (size_t s = 0; s < given.num_sites; ++s) {
-      (given.sites[s].action == TT_ACTION_SAVE ? block.actions.save : block.actions.replay).insert(given.sites[s].site);
+      const tt_site_action& site = given.sites[s];
+      (site.action == TT_ACTION_SAVE   ? block.actions.save
+       : site.action == TT_ACTION_MOVE ? block.actions.move
+                                       : block.actions.replay)
+          .insert(site.site);
     }
     block.saved_bytes = block.actions.saved_bytes = given.saved_bytes;
     block.replay_seconds = given.replay_seconds;

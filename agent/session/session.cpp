@@ -10,6 +10,7 @@
 #include "agent/measure/meter.h"
 #include "agent/measure/step_profile.h"
 #include "agent/tape/intercept.h"
+#include "agent/tape/open_tapes.h"
 #include "agent/tape/recorder.h"
 #include "agent/tape/saved_hooks.h"
 
@@ -20,14 +21,15 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ.
-constexpr int32_t kSteadyProfiles = 3;
-// The margin on top: the largest difference seen between two steps in one interval, but no more than this share of the step's peak.
-constexpr double kLargestMargin = 0.01;
 // Every step is profiled at first and after a switch, later every so many.
 constexpr int64_t kProfiledSteps = 8;
 constexpr int64_t kProfiledStepsAfterSwitch = 4;
 constexpr int64_t kProfilePeriod = 64;
+// So long every step is profiled while steps bring new ops.
+constexpr int64_t kVaryingProfiledSteps = 64;
+// A block with a new structure is audited again after so many executions, and so many times in all.
+constexpr int32_t kExecutionsBetweenAudits = 8;
+constexpr int32_t kMostAudits = 16;
 // Candidates that ranks may still agree on.
 constexpr size_t kCandidates = 8;
 
@@ -83,15 +85,52 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   StepProfile& profile = StepProfile::Get();
   tape->measured_costs = profile.profiling();
   profile.ForwardBegins(position);
-  Recorder::OfThisThread().set_auditing(audit_ && !std::exchange(block->audited, true));
-  Recorder::OfThisThread().Begin(std::move(tape), ActionsFor(position, *block), inputs);
+  const BlockActions* actions = ActionsFor(position, *block);
+  Recorder& recorder = Recorder::OfThisThread();
+  recorder.set_auditing(AuditNext(*block, actions));
+  recorder.Begin(std::move(tape), actions, inputs);
   SetIntercepting(true);
   return true;
 }
 
+bool Session::AuditNext(Block& block, const BlockActions* actions) {
+  if (audit_ != Audit::kNewStructures) return audit_ == Audit::kEveryRecording;
+  Block::Audits& audits = block.audits;
+  if (!audits.wanted || audits.done >= kMostAudits) return false;
+  if (audits.done > 0 && ++audits.executions_since < kExecutionsBetweenAudits) return false;
+  // An audit holds what plain training would hold of the block; there may be no room for that.
+  const std::lock_guard lock(mutex_);
+  if (plan_ == nullptr || plan_->memory_limit_bytes <= 0 || actions == nullptr) return true;
+  return meter::LiveBytes() + audits.bytes <= plan_->memory_limit_bytes;
+}
+
+void Session::NoteAudit(const Tape& tape, bool audited) {
+  Block::Audits& audits = tape.block->audits;
+  if (audited) {
+    audits.structures.insert(tape.structure_hash);
+    audits.executions_since = 0;
+    ++audits.done;
+  }
+  audits.wanted = audits.structures.count(tape.structure_hash) == 0;
+}
+
+void Session::NoteDemotions(const Tape& tape) {
+  for (const OpRecord& op : tape.ops) {
+    for (uint32_t v = op.first_output; v < op.end_output; ++v) {
+      const ValueRef& value = tape.values[v];
+      if (value.storage < 0) continue;
+      const StorageRecord& storage = tape.storages[value.storage];
+      if (!storage.must_save || storage.handles == 0 || storage.creator != &op - tape.ops.data()) continue;
+      demotions_[tape.block->name() + ": " + op.facts->name] = storage.bytes;
+    }
+  }
+}
+
 void Session::EndBlock() {
   SetIntercepting(false);
-  const TapePtr tape = Recorder::OfThisThread().End();
+  Recorder& recorder = Recorder::OfThisThread();
+  const TapePtr tape = recorder.End();
+  NoteAudit(*tape, recorder.auditing());
   StepProfile::Get().ForwardEnds();
   ++open_tapes_;
   {
@@ -99,10 +138,33 @@ void Session::EndBlock() {
     running_.saved_bytes += tape->saved_bytes;
     running_.recorded_ops += static_cast<int64_t>(tape->ops.size());
     running_.bookkeeping_bytes += tape->BookkeepingBytes();
-    running_.demoted_ops += static_cast<int64_t>(std::count_if(
-        tape->storages.begin(), tape->storages.end(), [](const StorageRecord& s) { return s.must_save && s.handles > 0; }));
+    running_.moved_bytes += tape->moved_bytes;
+    int64_t demoted = 0, consumed_bytes = 0;
+    for (const StorageRecord& storage : tape->storages) {
+      if (storage.kind != StorageKind::kIntermediate || storage.handles == 0) continue;
+      consumed_bytes += storage.bytes;
+      if (!storage.must_save) continue;
+      ++demoted;
+      running_.demoted_bytes += storage.bytes;
+    }
+    running_.demoted_ops += demoted;
+    running_.consumed_bytes += consumed_bytes;
+    tape->block->audits.bytes = consumed_bytes;
+    if (demoted > 0) NoteDemotions(*tape);
+    if (tape->moved_bytes > 0) recorded_.insert_or_assign(tape->position, c10::weak_intrusive_ptr<Tape>(tape));
   }
   if (tape->live_handles == 0) tape->Close();
+  SetIntercepting(open_tapes::Any());
+}
+
+void Session::OnBackwardBegin(Tape& tape) {
+  TapePtr before;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = recorded_.find(tape.position - 1);
+    if (found != recorded_.end()) before = found->second.lock();
+  }
+  if (before) before->Prefetch();
 }
 
 void Session::OnBackwardEnd(Tape& tape) {
@@ -112,8 +174,7 @@ void Session::OnBackwardEnd(Tape& tape) {
   running_.replay_seconds += tape.replay_seconds;
   running_.replayed_ops += tape.replayed_ops;
   if (!tape.measured_costs || !tape.backward_begun) return;
-  const auto [structure, is_new] = structures_.try_emplace(tape.structure_hash, tape);
-  structure->second.AddCosts(tape);
+  measurements_.AddTape(tape);
 }
 
 void Session::OnAbandoned(Tape&) { --open_tapes_; }
@@ -124,28 +185,8 @@ bool Session::Steady() const {
 }
 
 bool Session::ProfileNext() const {
-  return step_ < kProfiledSteps || step_ < activated_at_ + kProfiledStepsAfterSwitch || step_ % kProfilePeriod == 0;
-}
-
-void Session::MergeProfile(StepMemory& memory) {
-  head_peak_bytes_ = std::max(head_peak_bytes_, memory.head_peak_bytes);
-  outside_peak_bytes_ = std::max(outside_peak_bytes_, memory.outside_peak_bytes);
-  instances_.resize(std::min(memory.instances.size(), names_.size()));
-  for (size_t i = 0; i < instances_.size(); ++i) {
-    Instance& merged = instances_[i];
-    InstanceProfile& seen = memory.instances[i];
-    merged.name = names_[i];
-    if (!seen.complete) continue;
-    seen.forward_peak_bytes = std::max(seen.forward_peak_bytes, merged.profile.forward_peak_bytes);
-    if (merged.profile.structure_hash == seen.structure_hash && SameMarks(merged.profile.marks, seen.marks)) {
-      for (size_t m = 0; m < seen.marks.size(); ++m) {
-        spread_bytes_ = std::max(spread_bytes_, std::abs(seen.marks[m].peak_bytes - merged.profile.marks[m].peak_bytes));
-        seen.marks[m].peak_bytes = std::max(seen.marks[m].peak_bytes, merged.profile.marks[m].peak_bytes);
-        seen.marks[m].start_bytes = std::max(seen.marks[m].start_bytes, merged.profile.marks[m].start_bytes);
-      }
-    }
-    merged.profile = std::move(seen);
-  }
+  return step_ < kProfiledSteps || step_ < activated_at_ + kProfiledStepsAfterSwitch || step_ % kProfilePeriod == 0 ||
+         (step_ < kVaryingProfiledSteps && measurements_.had_news());
 }
 
 StepStats Session::FinishStep(double agent_seconds) {
@@ -162,15 +203,16 @@ StepStats Session::FinishStep(double agent_seconds) {
   stats.step_seconds = Seconds(now - step_start_);
   step_start_ = now;
   stats.agent_seconds = agent_seconds;
-  StepMemory memory = StepProfile::Get().FinishStep(ProfileNext());
+  const bool report_profile = profiled && steady && !names_.empty();
+  const StepMemory memory = StepProfile::Get().FinishStep(ProfileNext());
   stats.step_peak_bytes = memory.step_peak_bytes;
   stats.live_bytes = memory.live_bytes;
-  const bool report_profile = profiled && steady && !names_.empty();
-  if (report_profile) {
-    MergeProfile(memory);
-    ++steady_profiles_;
+  {
+    const std::lock_guard lock(mutex_);
+    recorded_.clear();
+    if (report_profile) measurements_.AddProfile(memory, names_);
+    Report(stats, report_profile && measurements_.ready());
   }
-  Report(stats, report_profile && steady_profiles_ >= kSteadyProfiles);
   position_ = 0;
   optimizer_steps_before_ = optimizer_steps_.load(std::memory_order_relaxed);
   TakeCandidate();
@@ -179,8 +221,6 @@ StepStats Session::FinishStep(double agent_seconds) {
 
 void Session::Report(const StepStats& stats, bool profiled) {
   if (link_ == nullptr) return;
-  const std::lock_guard lock(mutex_);
-  const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(kLargestMargin * static_cast<double>(stats.step_peak_bytes)));
   tt_step_report report = {};
   report.step = stats.step;
   report.generation = stats.generation;
@@ -194,64 +234,16 @@ void Session::Report(const StepStats& stats, bool profiled) {
   report.live_bytes = stats.live_bytes.data();
   report.num_live_bytes = stats.live_bytes.size();
 
-  std::vector<tt_profiled_block> blocks;
-  std::vector<std::vector<int64_t>> event_bytes;
-  std::vector<tt_tape_costs> costs;
-  std::vector<std::vector<double>> cost_seconds;
+  ProfileReport profile;
   if (profiled && memory_limit_bytes_ >= 0) {
-    event_bytes.reserve(2 * instances_.size());
-    bool complete = !instances_.empty();
-    for (const Instance& instance : instances_) {
-      const std::vector<BackwardMark>& marks = instance.profile.marks;
-      const auto structure = structures_.find(instance.profile.structure_hash);
-      if (structure == structures_.end() || marks.empty()) {
-        complete = false;
-        continue;
-      }
-      const int64_t base = marks.front().start_bytes;
-      if (!structure->second.sent) {
-        structure->second.marks = marks;
-        structure->second.sent = structure->second.Send(library_->put_tape, link_, marks, base) == TT_LINK_OK;
-      }
-      tt_profiled_block block = {};
-      block.name = instance.name.c_str();
-      block.structure_hash = instance.profile.structure_hash;
-      block.forward_base_bytes = instance.profile.forward_peak_bytes + margin;
-      block.backward_base_bytes = base + margin;
-      std::vector<int64_t> gradients, starts;
-      for (const BackwardMark& mark : marks) {
-        gradients.push_back(std::max<int64_t>(0, mark.peak_bytes - base));
-        starts.push_back(std::max<int64_t>(0, mark.start_bytes - base));
-      }
-      block.backward_transient_bytes = *std::max_element(gradients.begin(), gradients.end());
-      if (SameMarks(marks, structure->second.marks)) {
-        event_bytes.push_back(std::move(gradients));
-        event_bytes.push_back(std::move(starts));
-        block.gradient_live_bytes = event_bytes[event_bytes.size() - 2].data();
-        block.start_live_bytes = event_bytes.back().data();
-        block.num_events = marks.size();
-      }
-      blocks.push_back(block);
-    }
-    cost_seconds.reserve(structures_.size());
-    for (const auto& [hash, structure] : structures_) {
-      if (!structure.sent) continue;
-      cost_seconds.push_back(structure.Costs());
-      tt_tape_costs entry = {};
-      entry.structure_hash = hash;
-      entry.cost_seconds = cost_seconds.back().data();
-      entry.replay_workspace_bytes = structure.workspaces().data();
-      entry.num_ops = cost_seconds.back().size();
-      costs.push_back(entry);
-    }
-    report.has_profile = complete;
-    report.steady = complete;
-    report.blocks = blocks.data();
-    report.num_blocks = blocks.size();
-    report.head_peak_bytes = head_peak_bytes_ + margin;
-    report.optimizer_peak_bytes = outside_peak_bytes_ + margin;
-    report.costs = costs.data();
-    report.num_costs = costs.size();
+    profile = measurements_.Report(*library_, link_, stats.step_peak_bytes);
+    report.has_profile = report.steady = profile.complete;
+    report.blocks = profile.blocks.data();
+    report.num_blocks = profile.blocks.size();
+    report.head_peak_bytes = profile.head_peak_bytes;
+    report.optimizer_peak_bytes = profile.outside_peak_bytes;
+    report.costs = profile.costs.data();
+    report.num_costs = profile.costs.size();
   }
   library_->report_step(link_, &report);
 }
@@ -336,9 +328,22 @@ bool Session::connected_to_planner(std::string& last_error) const {
 
 std::string Session::Explain() const {
   const std::lock_guard lock(mutex_);
-  std::string text;
-  for (const auto& [hash, structure] : structures_) text += structure.ToText();
-  return text;
+  return measurements_.ToText();
+}
+
+std::map<std::string, std::vector<SiteInfo>> Session::Sites() const {
+  const std::lock_guard lock(mutex_);
+  return measurements_.Sites();
+}
+
+std::map<std::string, int64_t> Session::Demotions() const {
+  const std::lock_guard lock(mutex_);
+  return demotions_;
+}
+
+void Session::Impose(std::shared_ptr<const HeldPlan> plan) {
+  const std::lock_guard lock(mutex_);
+  plan_ = std::move(plan);
 }
 
 std::map<std::string, int64_t> Session::PassedThrough() const {

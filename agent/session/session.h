@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "agent/session/link_client.h"
+#include "agent/session/measurements.h"
 #include "agent/session/plan_table.h"
-#include "agent/session/structure.h"
 #include "agent/tape/block.h"
 #include "agent/tape/tape.h"
 
@@ -43,7 +43,10 @@ struct StepStats {
   int64_t saved_bytes = 0;
   double replay_seconds = 0;
   int64_t replayed_ops = 0;
-  int64_t demoted_ops = 0;
+  int64_t demoted_ops = 0;  // values that are kept because they cannot be reproduced
+  int64_t demoted_bytes = 0;
+  int64_t consumed_bytes = 0;  // all that backward reads of the blocks' own values
+  int64_t moved_bytes = 0;     // to host memory
   int64_t recorded_ops = 0;
   int64_t bookkeeping_bytes = 0;  // of all tapes of the step together
   double agent_seconds = 0;
@@ -66,8 +69,9 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   // It ended, or threw.
   void EndBlock();
 
-  // Whether the first recording of each block is audited; on unless said otherwise.
-  void SetAudit(bool on) { audit_ = on; }
+  // Which recordings are audited; see tape/audit.h.
+  enum class Audit { kNever, kNewStructures, kEveryRecording };
+  void SetAudit(Audit audit) { audit_ = audit; }
 
   // An optimizer finished its step.
   void NoteOptimizerStep() { optimizer_steps_.fetch_add(1, std::memory_order_relaxed); }
@@ -91,23 +95,27 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   void SetMemoryLimit(int64_t bytes);
   int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
 
-  // The tapes as text.
+  // Puts a plan made by hand in force, from the next block on.
+  void Impose(std::shared_ptr<const HeldPlan> plan);
+
+  // The tapes as text, and the values on them by block.
   std::string Explain() const;
+  std::map<std::string, std::vector<SiteInfo>> Sites() const;
+  // Values that are kept because they cannot be reproduced: block and op, with their bytes.
+  std::map<std::string, int64_t> Demotions() const;
   // Reasons why block executions ran without a tape, with their counts.
   std::map<std::string, int64_t> PassedThrough() const;
 
+  void OnBackwardBegin(Tape& tape) override;
   void OnBackwardEnd(Tape& tape) override;
   void OnAbandoned(Tape& tape) override;
 
  private:
-  struct Instance {
-    std::string name;
-    InstanceProfile profile;
-  };
-
   bool PassThrough(const char* reason);
   const BlockActions* ActionsFor(int32_t position, const Block& block);
-  void MergeProfile(StepMemory& memory);
+  bool AuditNext(Block& block, const BlockActions* actions);
+  void NoteAudit(const Tape& tape, bool audited);
+  void NoteDemotions(const Tape& tape);
   void Report(const StepStats& stats, bool profiled);
   bool Steady() const;
   bool ProfileNext() const;
@@ -117,7 +125,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int64_t memory_limit_bytes_;
   BlockActions keep_all_;  // for memory_limit_bytes -1, without any plan
 
-  bool audit_ = true;
+  Audit audit_ = Audit::kNewStructures;
   int64_t step_ = 0;
   int64_t activated_at_ = 0;
   int32_t position_ = 0;
@@ -130,16 +138,12 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   mutable std::mutex mutex_;  // guards all below, which tapes change when they end
   StepStats running_;
-  std::map<uint64_t, Structure> structures_;
+  Measurements measurements_;
+  std::map<std::string, int64_t> demotions_;
+  std::map<int32_t, c10::weak_intrusive_ptr<Tape>> recorded_;  // tapes of this forward pass that move values, by position
   std::map<std::string, int64_t> passed_through_;
   std::shared_ptr<const HeldPlan> plan_;
   std::map<int64_t, std::shared_ptr<const HeldPlan>> candidates_;
-
-  std::vector<Instance> instances_;  // merged over steady steps
-  int32_t steady_profiles_ = 0;
-  int64_t spread_bytes_ = 0;  // largest difference between two steps in one interval
-  int64_t head_peak_bytes_ = 0;
-  int64_t outside_peak_bytes_ = 0;
 
   const LinkLibrary* library_ = nullptr;
   tt_link* link_ = nullptr;

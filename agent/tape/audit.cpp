@@ -1,108 +1,80 @@
 #include "agent/tape/audit.h"
 
 #include <cstring>
-#include <unordered_map>
+#include <exception>
 #include <utility>
 
-#include "agent/tape/copy_storage.h"
+#include "agent/measure/step_profile.h"
+#include "agent/tape/block.h"
+#include "agent/tape/replayer.h"
 
 namespace tidetape::agent {
 namespace {
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b) {
-  if (a.defined() != b.defined()) return false;
-  if (!a.defined()) return true;
-  if (a.sizes() != b.sizes() || a.dtype() != b.dtype() || a.is_sparse() || a.is_quantized()) return false;
   const at::Tensor x = a.cpu().contiguous();
   const at::Tensor y = b.cpu().contiguous();
-  return x.numel() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.numel() * x.element_size()) == 0;
+  return x.numel() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
-
-bool SameBits(const c10::IValue& a, const c10::IValue& b) {
-  if (a.isTensor() && b.isTensor()) return SameBits(a.toTensor(), b.toTensor());
-  if (a.isTensorList() && b.isTensorList()) {
-    const auto x = a.toListRef();
-    const auto y = b.toListRef();
-    if (x.size() != y.size()) return false;
-    for (size_t i = 0; i < x.size(); ++i) {
-      if (!SameBits(x[i].toTensor(), y[i].toTensor())) return false;
-    }
-  }
-  return true;  // numbers decide nothing that a replay reads
-}
-
-// Copies tensors by storage, so that arguments that share one go on sharing it.
-class AliasingCopier {
- public:
-  at::Tensor Copy(const at::Tensor& tensor) {
-    c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    StorageRef& copy = copies_[storage];
-    if (!copy) copy = CopyStorage(*storage);
-    auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(copy), tensor.key_set(), tensor.dtype());
-    impl->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
-    return at::Tensor(std::move(impl));
-  }
-  bool Copied(const at::Tensor& tensor) const { return copies_.count(tensor.storage().unsafeGetStorageImpl()) > 0; }
-
- private:
-  std::unordered_map<c10::StorageImpl*, StorageRef> copies_;
-};
 
 }  // namespace
 
-std::unique_ptr<Audit> Audit::Prepare(const Tape& tape, const OpRecord& op, const torch::jit::Stack& stack) {
-  const OpFacts& facts = *op.facts;
-  if (!op.replayable || facts.uninitialized) return nullptr;
-  auto audit = std::unique_ptr<Audit>(new Audit(tape, op));
-  audit->arguments_.assign(stack.end() - facts.num_arguments, stack.end());
-  AliasingCopier copier;
-  const auto redirect = [&](c10::IValue& value, bool written) {
-    if (!value.isTensor() || !value.toTensor().defined() || !value.toTensor().has_storage()) return;
-    const at::Tensor original = value.toTensor();
-    if (!written && !copier.Copied(original)) return;
-    value = copier.Copy(original);
-    if (!written) return;
-    audit->overwritten_.push_back(original);
-    audit->copies_.push_back(value.toTensor());
-  };
-  for (const bool written_ones : {true, false}) {
-    for (uint32_t i = 0; i < facts.num_arguments; ++i) {
-      const bool written = i < 64 && (facts.written_arguments >> i & 1);
-      if (written != written_ones) continue;
-      c10::IValue& argument = audit->arguments_[i];
-      if (!argument.isTensorList()) {
-        redirect(argument, written);
-        continue;
-      }
-      c10::List<at::Tensor> list;
-      for (const c10::IValue& item : argument.toListRef()) {
-        c10::IValue element = item;
-        redirect(element, written);
-        list.push_back(element.toTensor());
-      }
-      argument = std::move(list);
-    }
-  }
-  return audit;
+void AuditedValues::Add(const Tape& tape, const ValueRef& value, StorageRef original) {
+  StepProfile::Get().AddPlanned(tape.storages[value.storage].bytes);
+  entries_.push_back({value, std::move(original)});
 }
 
-bool Audit::Agrees(const torch::jit::Stack& stack) {
-  torch::jit::Stack again = std::move(arguments_);
+void AuditedValues::CompareWritten(Tape& tape, int32_t op) {
+  for (Entry& entry : entries_) {
+    StorageRecord& record = tape.storages[entry.value.storage];
+    if (record.last_writer != op || !record.replayed || record.replayed.get() == entry.original.get()) continue;
+    entry.demoted = !SameBits(tape.Build(entry.value, record.replayed), tape.Build(entry.value, entry.original));
+  }
+  // What comes after reads the original: a value is demoted for its own sake, not for that of one that it was made from.
+  for (const Entry& entry : entries_) {
+    if (tape.storages[entry.value.storage].last_writer == op) tape.SetReplayed(entry.value.storage, entry.original);
+  }
+}
+
+void AuditedValues::Audit(Tape& tape) {
+  std::vector<StorageRef> kept;
+  kept.reserve(tape.storages.size());
+  for (const StorageRecord& record : tape.storages) kept.push_back(record.kept);
+  const bool measured = std::exchange(tape.measured_costs, false);
   try {
-    std::unique_ptr<RngStates::Scope> drawn;
-    if (op_.rng >= 0) drawn = std::make_unique<RngStates::Scope>(tape_.rng, op_.rng);
-    op_.facts->handle.redispatchBoxed(op_.keys, &again);
+    ReplayAll(tape, [&](int32_t op) { CompareWritten(tape, op); });
   } catch (const std::exception&) {
-    return false;  // what cannot run twice cannot be replayed
+    // The op that failed will fail again, and nothing after it was compared.
+    for (size_t i = 0; i < tape.ops.size(); ++i) {
+      if (!tape.needed[i] || tape.done[i]) continue;
+      const OpRecord& op = tape.ops[i];
+      for (uint32_t v = op.first_output; v < op.end_output; ++v) {
+        if (tape.values[v].storage >= 0) tape.block->demoted.insert(tape.storages[tape.values[v].storage].site);
+      }
+      for (Entry& entry : entries_) entry.demoted |= tape.storages[entry.value.storage].last_writer >= static_cast<int32_t>(i);
+      break;
+    }
   }
-  if (again.size() != op_.facts->num_returns) return false;
-  for (size_t i = 0; i < again.size(); ++i) {
-    if (!SameBits(stack[stack.size() - again.size() + i], again[i])) return false;
+  tape.measured_costs = measured;
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    StorageRecord& record = tape.storages[s];
+    tape.DropReplayed(static_cast<int32_t>(s));
+    record.replayed_version = 0;
+    record.reads_left = 0;
+    if (kept[s]) tape.Keep(static_cast<int32_t>(s), std::move(kept[s]));
   }
-  for (size_t i = 0; i < copies_.size(); ++i) {
-    if (!SameBits(overwritten_[i], copies_[i])) return false;
+  for (Entry& entry : entries_) {
+    StorageRecord& record = tape.storages[entry.value.storage];
+    StepProfile::Get().AddPlanned(-record.bytes);
+    if (!entry.demoted) continue;
+    record.must_save = true;
+    tape.block->demoted.insert(record.site);
+    tape.Keep(entry.value.storage, std::move(entry.original));
   }
-  return true;
+  entries_.clear();
+  tape.replay_seconds = 0;
+  tape.replayed_ops = 0;
+  tape.Prepare();
 }
 
 }  // namespace tidetape::agent

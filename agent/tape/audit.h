@@ -1,35 +1,35 @@
-// The audit of one op: run it a second time on the same inputs and compare bit for bit.
+// The audit of a recording: replay it at the end of the block's own forward, and compare with what the forward made, bit for bit.
 //
-// Whatever makes an op irreproducible (hidden state, an untagged random source, a race), it shows here, and its outputs are kept
-// from then on. One op's output more is alive during an audited op.
+// Whatever makes a value irreproducible (hidden state, an untagged random source, a kernel that the dispatcher does not see, a
+// race), it shows here, and the value is kept from then on. While the block is recorded, everything that autograd packs stays alive,
+// as in plain training; the replay adds one op's outputs to that.
 #ifndef TIDETAPE_AGENT_TAPE_AUDIT_H_
 #define TIDETAPE_AGENT_TAPE_AUDIT_H_
 
-#include <ATen/core/stack.h>
-
-#include <memory>
+#include <vector>
 
 #include "agent/tape/tape.h"
 
 namespace tidetape::agent {
 
-class Audit {
+// What autograd packed, as it is, while the tape thinks that it will be replayed.
+class AuditedValues {
  public:
-  // Called before the op runs: takes its arguments from the end of `stack`, and copies those that it will overwrite. Null where
-  // there is nothing to compare. The caller keeps the interception off.
-  static std::unique_ptr<Audit> Prepare(const Tape& tape, const OpRecord& op, const torch::jit::Stack& stack);
+  void Add(const Tape& tape, const ValueRef& value, StorageRef original);
 
-  // Called after it ran: `stack` ends with its returns.
-  bool Agrees(const torch::jit::Stack& stack);
+  // Replays the tape, which is prepared, and compares. What differs or cannot be replayed becomes must-save, on this tape with its
+  // original, and by site in tape.block->demoted. Leaves the tape prepared, and nothing here.
+  void Audit(Tape& tape);
 
  private:
-  Audit(const Tape& tape, const OpRecord& op) : tape_(tape), op_(op) {}
+  struct Entry {
+    ValueRef value;
+    StorageRef original;
+    bool demoted = false;
+  };
+  void CompareWritten(Tape& tape, int32_t op);
 
-  const Tape& tape_;
-  const OpRecord op_;
-  torch::jit::Stack arguments_;
-  std::vector<at::Tensor> overwritten_;  // the arguments that the first run overwrites
-  std::vector<at::Tensor> copies_;       // and the copies that the second run overwrites instead
+  std::vector<Entry> entries_;
 };
 
 }  // namespace tidetape::agent

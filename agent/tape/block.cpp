@@ -4,23 +4,27 @@
 
 namespace tidetape::agent {
 
-void Block::SetParameters(const std::vector<std::pair<std::string, at::Tensor>>& parameters) {
-  parameters_.clear();
-  for (const auto& [name, tensor] : parameters) {
-    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) continue;
-    const Site site = Mix(HashText("parameter"), HashText(name));
-    names_[site] = name;
-    c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    parameters_.try_emplace(storage, tensor.storage().getWeakStorageImpl(), site);
-  }
+void Block::SetNames(const NamedTensors& parameters, const NamedTensors& buffers) {
+  tensors_.clear();
+  AddNames(parameters, false);
+  AddNames(buffers, true);
   wants_names_ = false;
 }
 
-Site Block::ParameterSite(const c10::StorageImpl* storage, bool leaf) {
-  const auto found = parameters_.find(storage);
-  if (found != parameters_.end()) return found->second.second;
+void Block::AddNames(const NamedTensors& tensors, bool buffers) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) continue;
+    const Site site = Mix(HashText("parameter"), HashText(name));
+    names_[site] = name;
+    tensors_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Entry{tensor.storage().getWeakStorageImpl(), {site, buffers}});
+  }
+}
+
+Block::Named Block::Find(const c10::StorageImpl* storage, bool leaf) {
+  const auto found = tensors_.find(storage);
+  if (found != tensors_.end()) return found->second.named;
   if (leaf) wants_names_ = true;
-  return 0;
+  return {};
 }
 
 const std::string& Block::ParameterName(Site site) const {

@@ -19,6 +19,7 @@ namespace tidetape::agent {
 struct BlockActions {
   bool save_by_default = false;     // for values that autograd packs and that are not named
   std::unordered_set<Site> save;    // kept from the moment they are made
+  std::unordered_set<Site> move;    // the same, then moved to host memory at the end of the block's forward
   std::unordered_set<Site> replay;  // let go although the default says save
   int64_t saved_bytes = 0;          // as predicted
 };
@@ -30,11 +31,16 @@ class Block {
 
   const std::string& name() const { return name_; }
 
-  // The parameters and buffers by name, below the block. To be called again when Names() says so: FSDP swaps parameters.
-  void SetParameters(const std::vector<std::pair<std::string, at::Tensor>>& parameters);
+  using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+  // The parameters and buffers by name, below the block. To be called again when wants_names() says so: FSDP swaps parameters.
+  void SetNames(const NamedTensors& parameters, const NamedTensors& buffers);
 
-  // The site of a parameter's storage, or 0. An unknown storage of a leaf is noted, see wants_names().
-  Site ParameterSite(const c10::StorageImpl* storage, bool leaf);
+  struct Named {
+    Site site = 0;  // 0: not known
+    bool buffer = false;
+  };
+  // The parameter or buffer that has this storage. An unknown storage of a leaf is noted, see wants_names().
+  Named Find(const c10::StorageImpl* storage, bool leaf);
   const std::string& ParameterName(Site site) const;
 
   // The names are unknown or out of date.
@@ -43,8 +49,14 @@ class Block {
   // Sites whose replay was seen to differ; they are kept whatever the plan says.
   std::unordered_set<Site> demoted;
 
-  // One recording was audited.
-  bool audited = false;
+  // For the choice of recordings to audit: the first, and later ones when a structure was new, with a pause between.
+  struct Audits {
+    std::unordered_set<uint64_t> structures;  // that were audited
+    bool wanted = true;
+    int32_t executions_since = 0;
+    int32_t done = 0;
+    int64_t bytes = 0;  // that an audit of the last recording would have held
+  } audits;
 
   // Room that the last recording needed, to reserve at once.
   struct Sizes {
@@ -53,7 +65,13 @@ class Block {
 
  private:
   const std::string name_;
-  std::unordered_map<const c10::StorageImpl*, std::pair<c10::weak_intrusive_ptr<c10::StorageImpl>, Site>> parameters_;
+  void AddNames(const NamedTensors& tensors, bool buffers);
+
+  struct Entry {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps the address from being used again
+    Named named;
+  };
+  std::unordered_map<const c10::StorageImpl*, Entry> tensors_;
   std::unordered_map<Site, std::string> names_;
   bool wants_names_ = true;
 };

@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "agent/tape/op_facts.h"
+#include "agent/tape/open_tapes.h"
 #include "agent/tape/recorder.h"
 
 #if TT_TORCH_VERSION / 100 != 214
@@ -26,7 +28,19 @@ void Intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     return;
   }
   const c10::impl::ExcludeDispatchKeyGuard once(kKey);
+  // Between blocks only writes matter.
+  open_tapes::BeforeOp(FactsOf(op), *stack);
   op.redispatchBoxed(below, stack);
+}
+
+// Views make no value of their own: the dispatcher passes by the fallback for them, at no cost.
+void LetViewsPass() {
+  static auto* library = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0 || !FactsOf(*op).pure_view) continue;
+    library->impl(toString(name).c_str(), torch::CppFunction::makeFallthrough());
+  }
 }
 
 }  // namespace
@@ -39,12 +53,15 @@ const std::string& InstallInterception() {
     }
     static auto* library = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
     library->fallback(torch::CppFunction::makeFromBoxedFunction<&Intercept>());
+    LetViewsPass();
     return new std::string();
   }();
   return *problem;
 }
 
 void SetIntercepting(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+bool Intercepting() { return c10::impl::tls_is_dispatch_key_included(kKey); }
 
 int64_t InterceptedOps() { return intercepted; }
 

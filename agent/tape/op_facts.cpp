@@ -57,6 +57,7 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   for (const c10::Argument& result : schema.returns()) {
     if (result.alias_info() == nullptr) facts->pure_view = false;
   }
+  if (facts->name == "aten::_unsafe_view") facts->pure_view = true;  // its schema promises autograd what the kernel does not
   facts->random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts->uninitialized = IsUninitialized(facts->name);
   if (IsCollective(facts->name)) facts->replayable = false;

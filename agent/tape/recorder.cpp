@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/tape/audit.h"
 #include "agent/tape/copy_storage.h"
+#include "agent/tape/open_tapes.h"
 
 namespace tidetape::agent {
 namespace {
@@ -95,9 +95,9 @@ void Recorder::Begin(TapePtr tape, const BlockActions* actions, const std::vecto
     StorageRecord record;
     record.kind = StorageKind::kBlockInput;
     record.site = Mix(HashText("input"), i);
-    if (const Site parameter = tape_->block->ParameterSite(input.storage().unsafeGetStorageImpl(), false)) {
-      record.kind = StorageKind::kParameter;
-      record.site = parameter;
+    if (const Block::Named named = tape_->block->Find(input.storage().unsafeGetStorageImpl(), false); named.site != 0) {
+      record.kind = named.buffer ? StorageKind::kBlockInput : StorageKind::kParameter;
+      record.site = named.site;
     }
     AddStorage(input, record);
   }
@@ -115,6 +115,11 @@ TapePtr Recorder::End() {
   tape.structure_hash = Mix(hash, tape.ops.size());
   tape.releases_inputs = tape.keeps_all;
   tape.Prepare();
+  for (StorageRecord& record : tape.storages) {
+    if (record.outside_version.enabled()) record.outside_version_seen = record.outside_version.current_version();
+  }
+  if (auditing_) audited_.Audit(tape);
+  if (std::find(tape.needed.begin(), tape.needed.end(), 1) != tape.needed.end()) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
                        tape.geometry.size(), tape.constants.size(), tape.consumed.size()};
@@ -134,6 +139,7 @@ int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record) {
   record.content = record.site;
   if (record.kind != StorageKind::kIntermediate) {
     record.kept = StorageRef::reclaim_copy(storage.unsafeGetStorageImpl());
+    if (!tensor.is_inference()) record.outside_version = tensor.unsafeGetTensorImpl()->version_counter();
   }
   tape_->storages.push_back(std::move(record));
   originals_.push_back(storage.getWeakStorageImpl());
@@ -144,10 +150,10 @@ int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record) {
 int32_t Recorder::AddOutside(const at::Tensor& tensor, uint64_t hint) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   StorageRecord record;
-  record.kind = StorageKind::kParameter;
-  record.site = tape_->block->ParameterSite(storage, tensor.is_leaf() && tensor.requires_grad());
+  const Block::Named named = tape_->block->Find(storage, tensor.is_leaf() && tensor.requires_grad());
+  record.kind = named.site != 0 && !named.buffer ? StorageKind::kParameter : StorageKind::kBlockInput;
+  record.site = named.site;
   if (record.site == 0) {
-    record.kind = StorageKind::kBlockInput;
     const uint64_t base = Mix(HashText("outside"), hint);
     record.site = Mix(base, occurrences_[base]++);
   }
@@ -274,6 +280,7 @@ void Recorder::SnapshotIfRead(int32_t storage) {
   next.consumed = false;
   tape.DropKept(storage);
   tape.Keep(storage, CopyStorage(*original));
+  tape.storages[storage].copied = true;
   const auto index = static_cast<int32_t>(tape.storages.size());
   tape.storages.push_back(std::move(next));
   originals_.push_back(c10::weak_intrusive_ptr<c10::StorageImpl>(original));
@@ -299,6 +306,7 @@ void Recorder::BeforeWrites(OpRecord& op) {
       if (record.kind != StorageKind::kIntermediate || record.must_save) {
         op.replayable = false;
         SnapshotIfRead(storage);
+        if (StorageRef original = originals_[storage].lock()) open_tapes::BeforeWrite(*original);
       }
       tape.writes.push_back(tape.values[v].storage);
     }
@@ -315,10 +323,14 @@ void Recorder::AfterWrites(OpRecord& op) {
     if (record.kind == StorageKind::kIntermediate) {
       ++record.version;
       record.last_writer = index;
-      if (!op.replayable) record.must_save = true;
+      if (!op.replayable) {
+        record.must_save = true;
+        KeepOriginal(tape.writes[w]);
+      }
     }
     record.uninitialized = false;
-    record.content = Mix(reads_hash_, Mix(record.site, record.version));
+    // Neither how often it was written nor from what: a loop that adds up parts may have more or fewer of them in the next step.
+    record.content = Mix(record.site, op.facts->name_hash);
   }
 }
 
@@ -337,7 +349,8 @@ void Recorder::EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t out
     record.version = 1;
     record.uninitialized = op.facts->uninitialized;
     record.must_save = !op.replayable || (!tape.block->demoted.empty() && tape.block->demoted.count(record.site) > 0);
-    const bool keep = actions_ != nullptr && actions_->save.count(record.site) > 0;
+    record.move = actions_ != nullptr && actions_->move.count(record.site) > 0;
+    const bool keep = record.move || (actions_ != nullptr && actions_->save.count(record.site) > 0);
     storage = AddStorage(tensor, std::move(record));
     if (keep) KeepOriginal(storage);
   }
@@ -379,7 +392,6 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   if (facts.random) NoteRandomState(record, *stack, base);
   record.first_write = record.end_write = static_cast<uint32_t>(tape.writes.size());
   if (facts.written_arguments != 0) BeforeWrites(record);
-  std::unique_ptr<Audit> audit = auditing_ ? Audit::Prepare(tape, record, *stack) : nullptr;
   try {
     op.redispatchBoxed(below, stack);
   } catch (...) {
@@ -391,15 +403,6 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   if (!made && record.end_write == record.first_write) {
     rollback.Undo(tape);
     return;
-  }
-  if (audit != nullptr && !audit->Agrees(*stack)) {
-    record.replayable = false;
-    for (uint32_t v = record.first_output; v < record.end_output; ++v) {
-      if (tape.values[v].storage < 0) continue;
-      StorageRecord& output = tape.storages[tape.values[v].storage];
-      output.must_save = true;
-      tape.block->demoted.insert(output.site);
-    }
   }
   tape.ops.push_back(record);
 }
@@ -427,7 +430,11 @@ ValueRef Recorder::Pack(const at::Tensor& tensor) {
   }
   ++record.handles;
   ++tape.live_handles;
-  return Refer(tensor, storage);
+  const ValueRef value = Refer(tensor, storage);
+  if (auditing_ && !tape.storages[storage].kept) {
+    if (StorageRef original = originals_[storage].lock()) audited_.Add(tape, value, std::move(original));
+  }
+  return value;
 }
 
 }  // namespace tidetape::agent

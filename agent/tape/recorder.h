@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/tape/audit.h"
 #include "agent/tape/block.h"
 #include "agent/tape/flat_index.h"
 #include "agent/tape/tape.h"
@@ -37,8 +38,13 @@ class Recorder {
 
   const TapePtr& tape() const { return tape_; }
 
-  // Compares each replayable op with a second run, bit for bit; see audit.h.
+  // The recordings that begin from now on are audited at their end; see audit.h.
   void set_auditing(bool auditing) { auditing_ = auditing; }
+  bool auditing() const { return auditing_; }
+
+  // Whether autograd packs into the recording; off only to measure recording alone.
+  void set_packing(bool packing) { packing_ = packing; }
+  bool packing() const { return packing_; }
 
  private:
   struct Rollback;
@@ -64,6 +70,8 @@ class Recorder {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> originals_;  // one an entry of Tape::storages
   uint64_t reads_hash_ = 0;
   bool auditing_ = false;
+  bool packing_ = true;
+  AuditedValues audited_;
 };
 
 // The tape can describe the tensor by storage and geometry, and make it again: strided, dense, no subclass, no lazy bits.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -35,6 +36,14 @@ class ReplayState {
 class Replayer {
  public:
   explicit Replayer(Tape& tape) : tape_(tape) {}
+
+  void RunAll(const std::function<void(int32_t op)>& after_op) {
+    for (size_t i = 0; i < tape_.ops.size(); ++i) {
+      if (!tape_.needed[i] || tape_.done[i]) continue;
+      RunOp(static_cast<int32_t>(i));
+      after_op(static_cast<int32_t>(i));
+    }
+  }
 
   void Run(int32_t storage) {
     Want(storage);
@@ -79,7 +88,7 @@ class Replayer {
       const OpRecord& op = tape_.ops[i];
       for (uint32_t v = op.first_value; v < op.first_output; ++v) {
         const ValueRef& value = tape_.values[v];
-        if (value.storage >= 0 && value.writer >= 0 && !Served(value)) want_[value.writer] = 1;
+        if (value.storage >= 0 && value.writer >= 0 && !tape_.Has(value)) want_[value.writer] = 1;
       }
       for (uint32_t w = op.first_write; w < op.end_write; ++w) WantEarlierReaders(i, tape_.writes[w]);
     }
@@ -90,22 +99,22 @@ class Replayer {
       if (!tape_.needed[i] || tape_.done[i] || want_[i]) continue;
       const OpRecord& op = tape_.ops[i];
       for (uint32_t v = op.first_value; v < op.first_output; ++v) {
-        if (tape_.values[v].storage == storage && !Served(tape_.values[v])) want_[i] = 1;
+        if (tape_.values[v].storage == storage && !tape_.Has(tape_.values[v])) want_[i] = 1;
       }
     }
   }
 
-  // The kept original has this version.
-  bool Served(const ValueRef& value) const {
+  const StorageRef& Find(const OpRecord& op, const ValueRef& value) {
     const StorageRecord& record = tape_.storages[value.storage];
-    return record.kept && value.version == record.version;
-  }
-
-  const StorageRef& Find(const OpRecord& op, const ValueRef& value) const {
-    const StorageRecord& record = tape_.storages[value.storage];
-    if (record.kind != StorageKind::kIntermediate || Served(value)) {
+    if (record.kind != StorageKind::kIntermediate || tape_.Has(value)) {
+      if (record.away >= 0) tape_.BringBack(value.storage);
       TORCH_CHECK(record.kept, "tidetape: block '", tape_.block->name(), "': the tape let go of an input of ", op.facts->name,
                   " that a replay needs");
+      TORCH_CHECK(record.copied || !record.outside_version.enabled() ||
+                      record.outside_version.current_version() == record.outside_version_seen,
+                  "one of the variables needed for gradient computation has been modified by an inplace operation: tidetape replays ",
+                  op.facts->name, " of block '", tape_.block->name(), "' from it. Change it after backward, or keep the block's ",
+                  "values with memory_limit=\"max\"");
       TORCH_CHECK(static_cast<int64_t>(record.kept->nbytes()) >= record.bytes, "tidetape: block '", tape_.block->name(),
                   "': backward needs to replay ", op.facts->name,
                   ", but an input or parameter of it is not there (resharded or resized). ",
@@ -117,7 +126,7 @@ class Replayer {
     return record.replayed;
   }
 
-  at::Tensor TensorOf(const OpRecord& op, const ValueRef& value) const {
+  at::Tensor TensorOf(const OpRecord& op, const ValueRef& value) {
     if (value.storage == kNoStorage) return {};
     if (value.storage == kHeld) return tape_.constants[value.writer].toTensor();
     return tape_.Build(value, Find(op, value));
@@ -176,6 +185,7 @@ class Replayer {
 
   void RunOp(int32_t index) {
     const OpRecord& op = tape_.ops[index];
+    TORCH_INTERNAL_ASSERT(op.replayable, "tidetape: block '", tape_.block->name(), "': ", op.facts->name, " must not run twice");
     PushArguments(op);
     {
       std::optional<RngStates::Scope> drawn;
@@ -236,8 +246,14 @@ class Replayer {
 
 }  // namespace
 
+void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op) {
+  const ReplayState state;
+  Replayer(tape).RunAll(after_op);
+}
+
 StorageRef Materialise(Tape& tape, int32_t storage) {
   StorageRecord& record = tape.storages[storage];
+  if (record.away >= 0) tape.BringBack(storage);
   if (record.kept) return record.kept;
   if (!record.replayed || record.replayed_version != record.version) {
     const ReplayState state;

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+
 #include "agent/tape/tape.h"
 
 namespace tidetape::agent {
@@ -12,6 +14,10 @@ namespace tidetape::agent {
 // Runs no autograd, no Python and no autocast, on the calling thread, and frees each intermediate after its last reader. The caller
 // holds tape.mutex. Throws c10::Error, naming block and op, where an outside storage is gone or has changed, or an op fails.
 StorageRef Materialise(Tape& tape, int32_t storage);
+
+// Runs all ops that a replay of the prepared tape needs, in program order; calls `after_op` with each op's number when its outputs are
+// there. Throws what an op throws: that op is then the first needed one that is not done.
+void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op);
 
 }  // namespace tidetape::agent
 

@@ -10,6 +10,8 @@
 
 #include "agent/measure/step_profile.h"
 #include "agent/tape/block.h"
+#include "agent/tape/intercept.h"
+#include "agent/tape/open_tapes.h"
 #include "agent/tape/recorder.h"
 #include "agent/tape/replayer.h"
 
@@ -55,7 +57,9 @@ class SavedHandle final : public SavedVariableHooks {
     CheckVersion(*tape_, version_, expected_version_, held_.defined() ? "a tensor" : "an intermediate");
     if (value_.storage < 0) return held_;
     const std::lock_guard lock(tape_->mutex);
-    StepProfile::Get().Reads(tape_->position, tape_->structure_hash, !std::exchange(tape_->backward_begun, true), value_.storage);
+    const StorageRecord& record = tape_->storages[value_.storage];
+    StepProfile::Get().Reads(tape_->position, tape_->structure_hash, !tape_->backward_begun, record.site);
+    tape_->BeginBackward();
     at::Tensor tensor = tape_->Build(value_, Materialise(*tape_, value_.storage));
     if (version_.enabled()) tensor.unsafeGetTensorImpl()->set_version_counter(version_);
     return tensor;
@@ -73,7 +77,7 @@ class SavedHandle final : public SavedVariableHooks {
     StorageRecord& record = tape.storages[value_.storage];
     --tape.live_handles;
     if (--record.handles == 0 && record.reads_left == 0 && !tape.recording) {
-      StepProfile::Get().Releases(tape.position, value_.storage);
+      StepProfile::Get().Releases(tape.position, record.site);
       tape.DropReplayed(value_.storage);
       tape.DropKept(value_.storage);
       StepProfile::Get().ReleaseEnds(tape.position);
@@ -88,6 +92,22 @@ class SavedHandle final : public SavedVariableHooks {
   uint32_t expected_version_ = 0;
 };
 
+// Backward's own ops are not looked at, unless a block's forward runs it.
+class BackwardScope {
+ public:
+  BackwardScope() : intercepting_(Recorder::Current() == nullptr && Intercepting()) {
+    if (intercepting_) SetIntercepting(false);
+  }
+  ~BackwardScope() {
+    if (intercepting_) SetIntercepting(open_tapes::Any());
+  }
+  BackwardScope(const BackwardScope&) = delete;
+  BackwardScope& operator=(const BackwardScope&) = delete;
+
+ private:
+  const bool intercepting_;
+};
+
 class TapeEngine final : public Engine {
  public:
   explicit TapeEngine(Engine& inner) : inner_(inner) {}
@@ -95,6 +115,7 @@ class TapeEngine final : public Engine {
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots, const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
+    const BackwardScope scope;
     return inner_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 
@@ -107,9 +128,8 @@ class TapeEngine final : public Engine {
   std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override { return inner_.make_anomaly_metadata(); }
 
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    if (Recorder::Current() != nullptr && at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) {
-      return std::make_unique<SavedHandle>();
-    }
+    const Recorder* recorder = Recorder::Current();
+    if (recorder != nullptr && recorder->packing() && !UserHooksInForce()) return std::make_unique<SavedHandle>();
     return inner_.get_default_saved_variable_hooks();
   }
 

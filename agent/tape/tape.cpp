@@ -6,11 +6,15 @@
 #include <utility>
 
 #include "agent/measure/step_profile.h"
+#include "agent/tape/open_tapes.h"
 
 namespace tidetape::agent {
 
 Tape::~Tape() {
-  if (!closed_) observer_->OnAbandoned(*this);
+  if (!closed_) {
+    open_tapes::Remove(*this);
+    observer_->OnAbandoned(*this);
+  }
   for (size_t i = 0; i < storages.size(); ++i) {
     DropKept(static_cast<int32_t>(i));
     DropReplayed(static_cast<int32_t>(i));
@@ -46,9 +50,39 @@ void Tape::Keep(int32_t storage, StorageRef original) {
 
 void Tape::DropKept(int32_t storage) {
   StorageRecord& record = storages[storage];
+  if (record.away >= 0) away[std::exchange(record.away, -1)].reset();
   if (!record.kept) return;
   record.kept.reset();
   if (record.kind == StorageKind::kIntermediate) StepProfile::Get().AddPlanned(-record.bytes);
+}
+
+void Tape::UseCopy(int32_t storage, StorageRef copy) {
+  StorageRecord& record = storages[storage];
+  record.kept = std::move(copy);
+  record.copied = true;
+}
+
+void Tape::MoveAway(int32_t storage) {
+  StorageRecord& record = storages[storage];
+  std::unique_ptr<HostCopy> copy = MoveToHost(record.kept);
+  if (copy == nullptr) return;
+  DropKept(storage);
+  record.away = static_cast<int32_t>(away.size());
+  away.push_back(std::move(copy));
+  moved_bytes += record.bytes;
+}
+
+void Tape::BringBack(int32_t storage) {
+  StorageRecord& record = storages[storage];
+  Keep(storage, away[record.away]->Get());
+  away[std::exchange(record.away, -1)].reset();
+}
+
+void Tape::Prefetch() {
+  const std::lock_guard lock(mutex);
+  for (const std::unique_ptr<HostCopy>& copy : away) {
+    if (copy != nullptr) copy->Prefetch();
+  }
 }
 
 void Tape::SetReplayed(int32_t storage, StorageRef made) {
@@ -67,10 +101,6 @@ void Tape::DropReplayed(int32_t storage) {
 void Tape::Prepare() {
   needed.assign(ops.size(), 0);
   done.assign(ops.size(), 0);
-  const auto kept_final = [this](const ValueRef& value) {
-    const StorageRecord& record = storages[value.storage];
-    return record.kept && value.version == record.version;
-  };
   for (const int32_t storage : consumed) {
     const StorageRecord& record = storages[storage];
     if (!record.kept && record.handles > 0 && record.last_writer >= 0) needed[record.last_writer] = 1;
@@ -82,7 +112,7 @@ void Tape::Prepare() {
       const ValueRef& value = values[v];
       if (value.storage < 0) continue;
       ++storages[value.storage].reads_left;
-      if (value.writer >= 0 && !kept_final(value)) needed[value.writer] = 1;
+      if (value.writer >= 0 && !Has(value)) needed[value.writer] = 1;
     }
   }
   for (size_t s = 0; s < storages.size(); ++s) {
@@ -90,13 +120,23 @@ void Tape::Prepare() {
     if (record.handles > 0 || record.reads_left > 0) continue;
     if (record.kind == StorageKind::kIntermediate || releases_inputs) DropKept(static_cast<int32_t>(s));
   }
-  for (const StorageRecord& record : storages) {
-    if (record.kept && record.kind == StorageKind::kIntermediate) saved_bytes += record.bytes;
+  saved_bytes = 0;
+  for (size_t s = 0; s < storages.size(); ++s) {
+    const StorageRecord& record = storages[s];
+    if (!record.kept || record.kind != StorageKind::kIntermediate) continue;
+    if (record.move) MoveAway(static_cast<int32_t>(s));
+    if (record.kept) saved_bytes += record.bytes;
   }
+}
+
+void Tape::BeginBackward() {
+  if (std::exchange(backward_begun, true)) return;
+  observer_->OnBackwardBegin(*this);
 }
 
 void Tape::Close() {
   if (std::exchange(closed_, true)) return;
+  open_tapes::Remove(*this);
   observer_->OnBackwardEnd(*this);
 }
 
@@ -104,7 +144,7 @@ int64_t Tape::BookkeepingBytes() const {
   return static_cast<int64_t>(storages.capacity() * sizeof(StorageRecord) + ops.capacity() * sizeof(OpRecord) +
                               arguments.capacity() * sizeof(Argument) + values.capacity() * sizeof(ValueRef) +
                               geometry.capacity() * sizeof(int64_t) + constants.capacity() * sizeof(c10::IValue) +
-                              consumed.capacity() * sizeof(int32_t));
+                              consumed.capacity() * sizeof(int32_t) + writes.capacity() * sizeof(int32_t) + 2 * ops.size());
 }
 
 }  // namespace tidetape::agent

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "agent/tape/host_store.h"
 #include "agent/tape/op_facts.h"
 #include "agent/tape/rng.h"
 #include "agent/tape/site.h"
@@ -28,6 +29,8 @@ class Tape;
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;
+  // Backward is about to read the tape for the first time. `tape.mutex` is held.
+  virtual void OnBackwardBegin(Tape& tape) = 0;
   // The last saved-tensor handle is gone after backward began: nobody will read the tape any more. `tape.mutex` is held.
   virtual void OnBackwardEnd(Tape& tape) = 0;
   // The tape goes, and backward never read it.
@@ -92,11 +95,17 @@ struct StorageRecord {
   bool must_save = false;      // made or written by something that cannot be replayed
   bool uninitialized = false;  // allocated, and not yet written by a recorded op
   bool consumed = false;       // autograd packed it
+  bool move = false;           // the plan moves it to host memory at the end of forward
   int32_t handles = 0;         // saved-tensor handles alive
   int32_t reads_left = 0;      // by ops that a replay still needs to run
-  StorageRef kept;             // the original
+  bool copied = false;         // `kept` is a copy of a content that was overwritten since
+  StorageRef kept;             // the original, or what came back from host memory
+  int32_t away = -1;           // Tape::away: its content waits in host memory
   StorageRef replayed;         // made again in backward
   uint16_t replayed_version = 0;
+  // Of storages that no op of the block made, when the recording ended: a replay must find that version.
+  c10::VariableVersion outside_version;
+  uint32_t outside_version_seen = 0;
 };
 
 // Written by one recording thread; then read and replayed under `mutex` by whichever thread runs backward.
@@ -115,11 +124,31 @@ class Tape : public c10::intrusive_ptr_target {
   // Holds or lets go of the original of a storage. Planned bytes are accounted; must-save and outside storages are not.
   void Keep(int32_t storage, StorageRef original);
   void DropKept(int32_t storage);
+  // Moves the kept original to host memory, where there is room; it stays where it is otherwise.
+  void MoveAway(int32_t storage);
+  void BringBack(int32_t storage);
+  // Starts to bring back all that is away, for a backward that comes next. Takes `mutex`.
+  void Prefetch();
+  // The storage's content is kept or away, in this version.
+  bool Has(const ValueRef& value) const {
+    const StorageRecord& record = storages[value.storage];
+    return (record.kept || record.away >= 0) && value.version == record.version;
+  }
+  // A replay will read this original of a storage. Parameters aside: their changes are refused, as plain training does.
+  bool ReplaysFrom(int32_t storage, const c10::StorageImpl& original) const {
+    const StorageRecord& record = storages[storage];
+    return record.kept.get() == &original && record.reads_left > 0 && record.kind != StorageKind::kParameter;
+  }
+  // The original is about to be overwritten: replays read `copy` instead.
+  void UseCopy(int32_t storage, StorageRef copy);
   void SetReplayed(int32_t storage, StorageRef made);
   void DropReplayed(int32_t storage);
 
   // Once recording has ended: which ops a replay would run, and which kept storages nobody needs.
   void Prepare();
+
+  // Backward begins to read. The caller holds `mutex`.
+  void BeginBackward();
 
   // Tells the observer, once, that the last saved-tensor handle is gone. The caller holds `mutex`.
   void Close();
@@ -137,6 +166,7 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<int64_t> geometry;
   std::vector<c10::IValue> constants;
   std::vector<int32_t> consumed;  // storages in order of packing
+  std::vector<std::unique_ptr<HostCopy>> away;
   RngStates rng;
   uint64_t structure_hash = 0;
   bool keeps_all = false;        // the plan keeps what autograd packs
@@ -153,6 +183,7 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<float> op_seconds;  // replay time an op; negative: not replayed
   std::vector<int64_t> op_workspace;
   int64_t saved_bytes = 0;  // planned bytes kept at the end of forward
+  int64_t moved_bytes = 0;  // and those moved away
   double replay_seconds = 0;
   int32_t replayed_ops = 0;
 

@@ -38,7 +38,7 @@ class BlockForward:
         native = self.native
         self.session.before_block()
         if native.wants_names(self.number):
-            native.set_parameters(self.number, named_tensors(module))
+            native.set_names(self.number, _plain(module.named_parameters()), _plain(module.named_buffers()))
         if not native.begin_block(self.number, args, kwargs):
             return self.inner(module, args, kwargs)
         try:
@@ -66,7 +66,6 @@ class BlockForward:
             module.__dict__["forward"] = self.replaced
 
 
-def named_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """Parameters and buffers by name, as they are now: FSDP swaps sharded and whole ones around the forward."""
-    named = [*module.named_parameters(), *module.named_buffers()]
-    return [(name, tensor.data) for name, tensor in named if type(tensor.data) is torch.Tensor and tensor.layout == torch.strided]
+def _plain(named) -> list[tuple[str, torch.Tensor]]:
+    """The tensors by name as they are now: FSDP swaps sharded and whole parameters around the forward."""
+    return [(name, t.data) for name, t in named if type(t.data) is torch.Tensor and t.layout == torch.strided]

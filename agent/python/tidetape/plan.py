@@ -35,3 +35,14 @@ class Plan:
     reason: str = ""
     etag: str = ""
     blocks: tuple[PlannedBlock, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Site:
+    """A value on the tape of a block, by the name that plans know it by; bytes are the most seen."""
+
+    site: int
+    label: str
+    bytes: int
+    consumed: bool
+    must_save: bool

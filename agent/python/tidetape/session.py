@@ -19,7 +19,7 @@ from .agreement import Agreement
 from .block_forward import BlockForward
 from .existing import ExistingCheckpointing
 from .incarnation import new_incarnation
-from .plan import Plan, PlannedBlock
+from .plan import Plan, PlannedBlock, Site
 
 _log = logging.getLogger("tidetape")
 
@@ -65,7 +65,8 @@ class Session:
             self._forwards.append(weakref.ref(forward))
         own = weakref.ref(self)
         self._optimizer_hook = register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step())
-        self.native.set_audit(os.environ.get("TIDETAPE_AUDIT", "") != "0")
+        self._block_names = [name for name, _ in blocks]
+        self.native.set_audit(_audit_mode(os.environ.get("TIDETAPE_AUDIT", "")))
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
 
@@ -80,7 +81,8 @@ class Session:
 
     def stats(self) -> dict:
         """The last finished step: step, generation, step_seconds, step_peak_bytes, replay_seconds, saved_bytes, replayed_ops,
-        demoted_ops, recorded_ops, bookkeeping_bytes, agent_seconds, live_bytes. Empty before the first."""
+        demoted_ops, demoted_bytes, consumed_bytes, moved_bytes, recorded_ops, bookkeeping_bytes, agent_seconds, live_bytes.
+        Empty before the first."""
         self._finish_if_stepped()
         return dict(self._stats)
 
@@ -91,6 +93,33 @@ class Session:
     def explain(self) -> str:
         """The tapes as text."""
         return self.native.explain()
+
+    def sites(self) -> dict[str, list[Site]]:
+        """By block, the values on its tape that a plan may decide about. Empty until a step was measured."""
+        return {block: [Site(**site) for site in sites] for block, sites in self.native.sites().items()}
+
+    def demotions(self) -> dict[str, int]:
+        """Values that are kept because they cannot be reproduced: block and op, with their bytes."""
+        return dict(self.native.demotions())
+
+    def impose(self, actions: dict[str, dict[int, str]], default: str = "replay") -> None:
+        """Puts a plan made by hand in force, from the next forward on.
+
+        actions: by block, "save", "replay" or "move" (to host memory and back) for each site. default: "save" or "replay", for what
+        backward reads and is not named, in all blocks. Raises ValueError on another word or block.
+        """
+        if unknown := actions.keys() - set(self._block_names):
+            raise ValueError(f"no such block: {', '.join(sorted(unknown))}; the blocks are {', '.join(self._block_names)}")
+        if default not in ("save", "replay"):
+            raise ValueError(f'default is {default!r}; it must be "save" or "replay"')
+        numbers = {action: getattr(_native._C, f"ACTION_{action.upper()}") for action in ("save", "replay", "move")}
+        words = {word for sites in actions.values() for word in sites.values()}
+        if words - numbers.keys():
+            raise ValueError(f'an action is {min(words - numbers.keys())!r}; it must be "save", "replay" or "move"')
+        self.native.impose(
+            [(name, [(site, numbers[word]) for site, word in actions.get(name, {}).items()]) for name in self._block_names],
+            default == "save",
+        )
 
     def set_memory_limit(self, limit: int | str) -> None:
         """Changes the limit; a new plan follows."""
@@ -224,6 +253,14 @@ class Session:
 
     def __exit__(self, *_exception) -> None:
         self.detach()
+
+
+def _audit_mode(setting: str):
+    """TIDETAPE_AUDIT as the agent's audit mode. Raises ValueError on a word that it does not know."""
+    modes = {"": "NEW_STRUCTURES", "1": "NEW_STRUCTURES", "0": "NEVER", "every-step": "EVERY_RECORDING"}
+    if setting not in modes:
+        raise ValueError(f'TIDETAPE_AUDIT is {setting!r}; it must be "every-step", "0" or empty')
+    return getattr(_native._C.Audit, modes[setting])
 
 
 def current() -> Session | None:

@@ -1,0 +1,131 @@
+#include "agent/session/measurements.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "agent/tape/block.h"
+
+namespace tidetape::agent {
+namespace {
+
+// A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ. Where
+// each step still brings new ops or larger values it takes more.
+constexpr int32_t kSteadyProfiles = 3;
+constexpr int32_t kVaryingProfiles = 6;
+// The margin on top: the largest difference seen between two steps at one place, but no more than this share of the step's peak.
+constexpr double kLargestMargin = 0.01;
+constexpr double kLargestVaryingMargin = 0.10;
+
+}  // namespace
+
+void Measurements::AddTape(const Tape& tape) {
+  std::shared_ptr<MergedTape>& merged = tape_of_block_[tape.block->name()];
+  if (merged == nullptr) {
+    std::shared_ptr<MergedTape>& equal = tape_of_structure_[tape.structure_hash];
+    if (equal == nullptr) equal = std::make_shared<MergedTape>(tape.block->name());
+    merged = equal;
+  }
+  const size_t known = merged->sites().size();
+  const bool larger = merged->Add(tape);
+  if (profiles_ == 0) return;
+  news_ |= merged->sites().size() > known;
+  varying_ |= larger;
+}
+
+void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::string>& names) {
+  if (profiles_++ > 0 && news_) varying_ = true;
+  news_ = false;
+  head_peak_bytes_ = std::max(head_peak_bytes_, memory.head_peak_bytes);
+  outside_peak_bytes_ = std::max(outside_peak_bytes_, memory.outside_peak_bytes);
+  instances_.resize(std::min(memory.instances.size(), names.size()));
+  for (size_t i = 0; i < instances_.size(); ++i) {
+    Instance& instance = instances_[i];
+    const InstanceProfile& seen = memory.instances[i];
+    if (instance.name != names[i]) instance = {names[i], 0, {}};
+    if (!seen.complete) continue;
+    instance.forward_peak_bytes = std::max(instance.forward_peak_bytes, seen.forward_peak_bytes);
+    spread_bytes_ = std::max(spread_bytes_, instance.marks.Add(seen.marks));
+  }
+}
+
+bool Measurements::ready() const {
+  return profiles_ >= kVaryingProfiles || (profiles_ >= kSteadyProfiles && !varying_) || (profiles_ > kSteadyProfiles && !news_);
+}
+
+ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes) {
+  const double largest = (varying_ ? kLargestVaryingMargin : kLargestMargin) * static_cast<double>(step_peak_bytes);
+  const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(largest));
+  ProfileReport report;
+  report.complete = !instances_.empty();
+  report.head_peak_bytes = head_peak_bytes_ + margin;
+  report.outside_peak_bytes = outside_peak_bytes_ + margin;
+  std::vector<MergedTape*> tapes;
+  for (const Instance& instance : instances_) {
+    const auto found = tape_of_block_.find(instance.name);
+    if (found == tape_of_block_.end() || instance.marks.empty()) {
+      report.complete = false;
+      continue;
+    }
+    MergedTape& tape = *found->second;
+    if (std::find(tapes.begin(), tapes.end(), &tape) == tapes.end()) tapes.push_back(&tape);
+  }
+  for (MergedTape* tape : tapes) {
+    if (!tape->wants_sending()) continue;
+    MarkSequence marks;
+    for (const Instance& instance : instances_) {
+      const auto found = tape_of_block_.find(instance.name);
+      if (found != tape_of_block_.end() && found->second.get() == tape) marks.Add(instance.marks);
+    }
+    tape->Send(library.put_tape, link, marks);
+  }
+  for (const Instance& instance : instances_) {
+    const auto found = tape_of_block_.find(instance.name);
+    if (found == tape_of_block_.end() || instance.marks.empty()) continue;
+    const MergedTape& tape = *found->second;
+    const int64_t base = instance.marks.marks().front().start_bytes;
+    std::vector<int64_t> peaks, starts;
+    tape.EventBytes(instance.marks, base, peaks, starts);
+    tt_profiled_block block = {};
+    block.name = instance.name.c_str();
+    block.structure_hash = tape.sent_hash();
+    block.forward_base_bytes = instance.forward_peak_bytes + margin;
+    block.backward_base_bytes = base + margin;
+    block.backward_transient_bytes = peaks.empty() ? 0 : *std::max_element(peaks.begin(), peaks.end());
+    report.bytes.push_back(std::move(peaks));
+    block.gradient_live_bytes = report.bytes.back().data();
+    block.num_events = report.bytes.back().size();
+    report.bytes.push_back(std::move(starts));
+    block.start_live_bytes = report.bytes.back().data();
+    report.blocks.push_back(block);
+  }
+  for (const MergedTape* tape : tapes) {
+    if (tape->sent_hash() == 0) continue;
+    report.seconds.push_back(tape->Costs());
+    report.bytes.push_back(tape->Workspaces());
+    tt_tape_costs entry = {};
+    entry.structure_hash = tape->sent_hash();
+    entry.cost_seconds = report.seconds.back().data();
+    entry.replay_workspace_bytes = report.bytes.back().data();
+    entry.num_ops = report.seconds.back().size();
+    report.costs.push_back(entry);
+  }
+  return report;
+}
+
+std::map<std::string, std::vector<SiteInfo>> Measurements::Sites() const {
+  std::map<std::string, std::vector<SiteInfo>> sites;
+  for (const auto& [name, tape] : tape_of_block_) sites.emplace(name, tape->sites());
+  return sites;
+}
+
+std::string Measurements::ToText() const {
+  std::string text;
+  std::unordered_set<const MergedTape*> told;
+  for (const auto& [name, tape] : tape_of_block_) {
+    if (told.insert(tape.get()).second) text += tape->ToText();
+  }
+  return text;
+}
+
+}  // namespace tidetape::agent

@@ -1,0 +1,73 @@
+// What a session has measured so far: a merged tape for each kind of block, and memory through the steady steps.
+#ifndef TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
+#define TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/link/tt_link.h"
+#include "agent/measure/step_profile.h"
+#include "agent/session/link_client.h"
+#include "agent/session/mark_sequence.h"
+#include "agent/session/merged_tape.h"
+#include "agent/tape/tape.h"
+
+namespace tidetape::agent {
+
+// The memory profile of a step report, and what its pointers point to.
+struct ProfileReport {
+  bool complete = false;  // every execution of the step has a tape and a backward
+  std::vector<tt_profiled_block> blocks;
+  int64_t head_peak_bytes = 0;
+  int64_t outside_peak_bytes = 0;
+  std::vector<tt_tape_costs> costs;
+  std::vector<std::vector<int64_t>> bytes;
+  std::vector<std::vector<double>> seconds;
+};
+
+// Not thread-safe.
+class Measurements {
+ public:
+  // A recording whose replay was timed; its backward is over.
+  void AddTape(const Tape& tape);
+
+  // Memory of a steady step; `names` of its block executions in order.
+  void AddProfile(const StepMemory& memory, const std::vector<std::string>& names);
+
+  // Enough steady steps were seen to plan by.
+  bool ready() const;
+  // The newest step had ops or backward events that no step before it had.
+  bool had_news() const { return news_; }
+
+  // All of it, with a margin for what differs between steps, and tapes that the planner lacks sent before.
+  ProfileReport Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes);
+
+  // By block, the storages of its tape.
+  std::map<std::string, std::vector<SiteInfo>> Sites() const;
+  std::string ToText() const;
+
+ private:
+  struct Instance {
+    std::string name;
+    int64_t forward_peak_bytes = 0;
+    MarkSequence marks;
+  };
+
+  std::map<std::string, std::shared_ptr<MergedTape>> tape_of_block_;
+  // By the structure of a block's first recording: equal blocks share a tape.
+  std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
+  std::vector<Instance> instances_;
+  int32_t profiles_ = 0;
+  bool news_ = false;
+  bool varying_ = false;      // news came after the first steady step, or sizes changed
+  int64_t spread_bytes_ = 0;  // largest difference between two steps at one place
+  int64_t head_peak_bytes_ = 0;
+  int64_t outside_peak_bytes_ = 0;
+};
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
