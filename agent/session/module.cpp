@@ -238,6 +238,8 @@ PYBIND11_MODULE(_C, m) {
              return session.BeginBlock(block, inputs);
            })
       .def("end_block", &Session::EndBlock)
+      .def("enter_model", &Session::EnterModel)
+      .def("leave_model", &Session::LeaveModel)
       .def("set_audit", &Session::SetAudit, py::arg("audit"))
       .def("note_optimizer_step", &Session::NoteOptimizerStep)
       .def("connect", &Session::Connect)

@@ -154,7 +154,11 @@ void Session::EndBlock() {
     if (tape->moved_bytes > 0) recorded_.insert_or_assign(tape->position, c10::weak_intrusive_ptr<Tape>(tape));
   }
   if (tape->live_handles == 0) tape->Close();
-  SetIntercepting(open_tapes::Any());
+  SetIntercepting(model_depth_ > 0 && open_tapes::Any());
+}
+
+void Session::LeaveModel() {
+  if (model_depth_ > 0 && --model_depth_ == 0) SetIntercepting(false);
 }
 
 void Session::OnBackwardBegin(Tape& tape) {

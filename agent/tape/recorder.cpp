@@ -266,8 +266,10 @@ void Recorder::SnapshotIfRead(int32_t storage) {
   Tape& tape = *tape_;
   const uint16_t version = tape.storages[storage].version;
   const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
-  const bool read = std::any_of(tape.values.begin(), tape.values.begin() + before,
-                                [&](const ValueRef& value) { return value.storage == storage && value.version == version; });
+  const bool read = std::any_of(tape.ops.begin(), tape.ops.end(), [&](const OpRecord& op) {
+    return std::any_of(tape.values.begin() + op.first_value, tape.values.begin() + op.first_output,
+                       [&](const ValueRef& value) { return value.storage == storage && value.version == version; });
+  });
   if (!read) return;
   KeepOriginal(storage);
   StorageRef original = tape.storages[storage].kept;

@@ -10,8 +10,6 @@
 
 #include "agent/measure/step_profile.h"
 #include "agent/tape/block.h"
-#include "agent/tape/intercept.h"
-#include "agent/tape/open_tapes.h"
 #include "agent/tape/recorder.h"
 #include "agent/tape/replayer.h"
 
@@ -92,22 +90,6 @@ class SavedHandle final : public SavedVariableHooks {
   uint32_t expected_version_ = 0;
 };
 
-// Backward's own ops are not looked at, unless a block's forward runs it.
-class BackwardScope {
- public:
-  BackwardScope() : intercepting_(Recorder::Current() == nullptr && Intercepting()) {
-    if (intercepting_) SetIntercepting(false);
-  }
-  ~BackwardScope() {
-    if (intercepting_) SetIntercepting(open_tapes::Any());
-  }
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
-
- private:
-  const bool intercepting_;
-};
-
 class TapeEngine final : public Engine {
  public:
   explicit TapeEngine(Engine& inner) : inner_(inner) {}
@@ -115,7 +97,6 @@ class TapeEngine final : public Engine {
   torch::autograd::variable_list execute(const torch::autograd::edge_list& roots, const torch::autograd::variable_list& inputs,
                                          bool keep_graph, bool create_graph, bool accumulate_grad,
                                          const torch::autograd::edge_list& outputs) override {
-    const BackwardScope scope;
     return inner_.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
   }
 

@@ -67,7 +67,7 @@ def attach(
     for reason in sorted(set(checkpointing.unmanaged.values())):
         names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
         _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
-    attached = session.Session(managed, limit, planner, job, checkpointing)
+    attached = session.Session(model, managed, limit, planner, job, checkpointing)
     session._set_current(attached)
     return attached
 

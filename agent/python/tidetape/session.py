@@ -34,6 +34,7 @@ class Session:
 
     def __init__(
         self,
+        model: nn.Module,
         blocks: list[tuple[str, nn.Module]],
         memory_limit_bytes: int,
         planner: str,
@@ -64,7 +65,11 @@ class Session:
             forward.install()
             self._forwards.append(weakref.ref(forward))
         own = weakref.ref(self)
-        self._optimizer_hook = register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step())
+        self._hooks = [
+            register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()),
+            model.register_forward_pre_hook(lambda *_: own() and own().native.enter_model()),
+            model.register_forward_hook(lambda *_: own() and own().native.leave_model(), always_call=True),
+        ]
         self._block_names = [name for name, _ in blocks]
         self.native.set_audit(_audit_mode(os.environ.get("TIDETAPE_AUDIT", "")))
 
@@ -235,7 +240,8 @@ class Session:
             return
         self._finish_if_stepped()
         self._detached = True
-        self._optimizer_hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         for reference in self._forwards:
             forward = reference()
             if forward is not None:
