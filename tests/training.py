@@ -69,6 +69,8 @@ def limits_between(attach, build, inputs, steps):
         train(model, inputs, steps, session)
         peaks.append(session.stats()["step_peak_bytes"])
         session.detach()
+        del model, session
+    gc.collect()
     return peaks
 
 

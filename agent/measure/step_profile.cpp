@@ -20,7 +20,7 @@ StepProfile& StepProfile::Get() {
 void StepProfile::Switch(int64_t* sink) {
   const int64_t peak = meter::TakePeak();
   step_peak_ = std::max(step_peak_, peak);
-  *sink_ = std::max(*sink_, peak - PlannedBytes());
+  *sink_ = std::max(*sink_, peak - PlannedInStep());
   sink_ = sink;
 }
 
@@ -32,7 +32,7 @@ StepProfile::Slot& StepProfile::At(int32_t position) {
 void StepProfile::NewMark(Slot& slot) {
   slot.marks.emplace_back();
   Switch(&slot.marks.back().peak_bytes);
-  slot.marks.back().start_bytes = meter::LiveBytes() - PlannedBytes();
+  slot.marks.back().start_bytes = meter::LiveBytes() - PlannedInStep();
 }
 
 void StepProfile::ForwardBegins(int32_t position) {
@@ -139,6 +139,7 @@ StepMemory StepProfile::FinishStep(bool profile_next) {
   }
   slots_.clear();
   between_ = scratch_ = 0;
+  planned_before_ = planned_.load(std::memory_order_relaxed);
   profiling_.store(profile_next, std::memory_order_relaxed);
   return memory;
 }

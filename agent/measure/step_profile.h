@@ -49,7 +49,6 @@ class StepProfile {
 
   // Bytes of saved and replayed storages that came to life or went.
   void AddPlanned(int64_t bytes) { planned_.fetch_add(bytes, std::memory_order_relaxed); }
-  int64_t PlannedBytes() const { return planned_.load(std::memory_order_relaxed); }
 
   void ForwardBegins(int32_t position);
   void ForwardEnds();
@@ -74,6 +73,9 @@ class StepProfile {
   bool profiling() const { return profiling_.load(std::memory_order_relaxed); }
 
  private:
+  // What lives on from before the step, an abandoned graph say, is a base that no plan decides about.
+  int64_t PlannedInStep() const { return planned_.load(std::memory_order_relaxed) - planned_before_; }
+
   // The marks of the running execution beside what former executions of this step left.
   struct Slot {
     InstanceProfile profile;
@@ -87,6 +89,7 @@ class StepProfile {
   std::mutex mutex_;
   std::atomic<int64_t> planned_{0};
   std::atomic<bool> profiling_{false};
+  int64_t planned_before_ = 0;  // when the step began
   int64_t step_peak_ = 0;
   int64_t outside_ = 0;
   int64_t between_ = 0;  // since the last block's forward: the next block's, or the head's
