@@ -115,13 +115,16 @@ void Session::NoteAudit(const Tape& tape, bool audited) {
 }
 
 void Session::NoteDemotions(const Tape& tape) {
-  for (const OpRecord& op : tape.ops) {
+  std::map<std::string, int> seen;
+  for (size_t i = 0; i < tape.ops.size(); ++i) {
+    const OpRecord& op = tape.ops[i];
+    const int occurrence = seen[op.facts->name]++;
     for (uint32_t v = op.first_output; v < op.end_output; ++v) {
-      const ValueRef& value = tape.values[v];
-      if (value.storage < 0) continue;
-      const StorageRecord& storage = tape.storages[value.storage];
-      if (!storage.must_save || storage.handles == 0 || storage.creator != &op - tape.ops.data()) continue;
-      demotions_[tape.block->name() + ": " + op.facts->name] = storage.bytes;
+      if (tape.values[v].storage < 0) continue;
+      const StorageRecord& storage = tape.storages[tape.values[v].storage];
+      if (!storage.must_save || storage.handles == 0 || storage.creator != static_cast<int32_t>(i)) continue;
+      demotions_[tape.block->name() + ": " + op.facts->name + "#" + std::to_string(occurrence) + ", output " +
+                 std::to_string(v - op.first_output)] = storage.bytes;
     }
   }
 }

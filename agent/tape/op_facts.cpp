@@ -28,8 +28,8 @@ bool IsUninitialized(std::string_view name) {
   return false;
 }
 
-// Arguments that an op writes although its schema does not say so: running statistics, updated when training.
-uint64_t UndeclaredWrites(std::string_view name) {
+// The schemas of these do not say that they update running statistics.
+uint64_t StatisticsArguments(std::string_view name) {
   for (const std::string_view op : {"aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"}) {
     if (name == op) return (1u << 3) | (1u << 4);
   }
@@ -43,7 +43,7 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   facts->name_hash = HashText(facts->name);
   facts->num_arguments = static_cast<uint32_t>(schema.arguments().size());
   facts->num_returns = static_cast<uint32_t>(schema.returns().size());
-  facts->written_arguments = UndeclaredWrites(facts->name);
+  facts->statistics_arguments = facts->written_arguments = StatisticsArguments(facts->name);
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
     if (alias == nullptr || !alias->isWrite()) continue;

@@ -18,6 +18,8 @@ struct OpFacts {
   uint32_t num_arguments = 0;
   uint32_t num_returns = 0;
   uint64_t written_arguments = 0;  // bit i: the op writes argument i (of the first 64)
+  // Running statistics, bit i for argument i: what the op returns does not depend on them while it trains (argument 5), and updates them.
+  uint64_t statistics_arguments = 0;
   bool pure_view = false;          // every return aliases an argument and nothing is written
   bool random = false;             // draws from a generator
   bool uninitialized = false;      // allocates and fills nothing

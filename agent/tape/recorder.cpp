@@ -14,6 +14,9 @@ namespace {
 
 thread_local Recorder* current = nullptr;
 
+// Of the ops that have running statistics: whether they train.
+constexpr size_t kTrainingArgument = 5;
+
 // Everything that a plain tensor may have; one key more, and only torch knows what it means.
 const c10::DispatchKeySet& PlainKeys() {
   static const c10::DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
@@ -202,7 +205,24 @@ ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t
   return Refer(tensor, storage);
 }
 
-void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base) {
+uint64_t Recorder::StatisticsToForget(const OpFacts& facts, const torch::jit::Stack& stack, size_t base) {
+  std::vector<at::Tensor> statistics;
+  for (uint32_t i = 0; i < facts.num_arguments; ++i) {
+    if (!(facts.statistics_arguments >> i & 1) || !stack[base + i].isTensor() || !stack[base + i].toTensor().defined()) continue;
+    const at::Tensor& tensor = statistics.emplace_back(stack[base + i].toTensor());
+    if (!IsPlain(*tensor.unsafeGetTensorImpl())) return 0;
+    const int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
+    if (storage != kNoStorage && tape_->storages[storage].kind == StorageKind::kIntermediate) return 0;
+  }
+  for (const at::Tensor& tensor : statistics) {
+    c10::StorageImpl* original = tensor.storage().unsafeGetStorageImpl();
+    if (const int32_t storage = Find(original); storage != kNoStorage) SnapshotIfRead(storage);
+    open_tapes::BeforeWrite(*original);
+  }
+  return facts.statistics_arguments;
+}
+
+void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base, uint64_t forgotten) {
   Tape& tape = *tape_;
   op.first_argument = static_cast<uint32_t>(tape.arguments.size());
   op.first_value = static_cast<uint32_t>(tape.values.size());
@@ -210,7 +230,11 @@ void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, siz
   for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
     const c10::IValue& given = stack[base + i];
     Argument argument;
-    if (given.isTensor() && given.toTensor().defined() && given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
+    if (i < 64 && (forgotten >> i & 1)) {
+      argument.kind = Argument::Kind::kTensor;
+      argument.index = static_cast<uint32_t>(tape.values.size());
+      tape.values.emplace_back();
+    } else if (given.isTensor() && given.toTensor().defined() && given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
       argument.kind = Argument::Kind::kNumber;
       argument.index = static_cast<uint32_t>(tape.constants.size());
       tape.constants.emplace_back(NumberOf(given.toTensor()));
@@ -293,11 +317,11 @@ void Recorder::SnapshotIfRead(int32_t storage) {
   }
 }
 
-void Recorder::BeforeWrites(OpRecord& op) {
+void Recorder::BeforeWrites(OpRecord& op, uint64_t written_arguments) {
   Tape& tape = *tape_;
   op.first_write = static_cast<uint32_t>(tape.writes.size());
   for (uint32_t i = 0; i < op.facts->num_arguments && i < 64; ++i) {
-    if (!(op.facts->written_arguments >> i & 1)) continue;
+    if (!(written_arguments >> i & 1)) continue;
     const Argument argument = tape.arguments[op.first_argument + i];
     if (argument.kind == Argument::Kind::kConstant || argument.kind == Argument::Kind::kNumber) continue;
     const uint32_t count = argument.kind == Argument::Kind::kTensor ? 1 : argument.count;
@@ -390,10 +414,16 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   record.keys = below;
   record.replayable = facts.replayable;
   const size_t base = stack->size() - facts.num_arguments;
-  EncodeArguments(record, *stack, base);
+  uint64_t written = facts.written_arguments, forgotten = 0;
+  if (facts.statistics_arguments != 0) {
+    // Not training, the op only reads them.
+    if ((*stack)[base + kTrainingArgument].toBool()) forgotten = StatisticsToForget(facts, *stack, base);
+    if (forgotten != 0 || !(*stack)[base + kTrainingArgument].toBool()) written = 0;
+  }
+  EncodeArguments(record, *stack, base, forgotten);
   if (facts.random) NoteRandomState(record, *stack, base);
   record.first_write = record.end_write = static_cast<uint32_t>(tape.writes.size());
-  if (facts.written_arguments != 0) BeforeWrites(record);
+  if (written != 0) BeforeWrites(record, written);
   try {
     op.redispatchBoxed(below, stack);
   } catch (...) {

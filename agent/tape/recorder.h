@@ -53,10 +53,12 @@ class Recorder {
   int32_t AddOutside(const at::Tensor& tensor, uint64_t hint);
   int32_t AddStorage(const at::Tensor& tensor, StorageRecord record);
   ValueRef Refer(const at::Tensor& tensor, int32_t storage);
-  void EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base);
+  // Bits of arguments that a replay does without, so that it does not update running statistics a second time.
+  uint64_t StatisticsToForget(const OpFacts& facts, const torch::jit::Stack& stack, size_t base);
+  void EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base, uint64_t forgotten);
   ValueRef EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t argument);
   void NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, size_t base);
-  void BeforeWrites(OpRecord& op);
+  void BeforeWrites(OpRecord& op, uint64_t written_arguments);
   void AfterWrites(OpRecord& op);
   bool EncodeOutputs(OpRecord& op, const torch::jit::Stack& stack);
   void EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t output);
