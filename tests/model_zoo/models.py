@@ -1,0 +1,38 @@
+"""Builds tiny models of every type."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable
+
+import numpy
+import torch
+from torch import nn
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from .classes import model_class
+from .configs import tiny_config
+from .inputs import make_inputs
+
+
+def model_types() -> list[str]:
+    """All model types of transformers, by name."""
+    return sorted(CONFIG_MAPPING)
+
+
+def seed_all(seed: int) -> None:
+    """Masks of speech models are drawn by numpy, dropped layers by Python."""
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
+def build(model_type: str, dtype: torch.dtype) -> nn.Module:
+    """A model in training mode, with the same weights every time."""
+    seed_all(0)
+    chosen = model_class(model_type)
+    config = tiny_config(model_type)
+    model = chosen._from_config(config, dtype=dtype) if dtype != torch.float32 else chosen(config)
+    return model.to(dtype).train()
