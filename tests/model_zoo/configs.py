@@ -18,7 +18,7 @@ _LAYERS = re.compile(
     r"(^|_)(layers?|blocks?|n_layer|depth)$|^num_(hidden|encoder|decoder|conv)_layers$|_num_(hidden_)?layers$|^num_hidden_layers$"
 )
 _NOT_LAYERS = re.compile(
-    r"feature_layer|dense_layers|adapter_layers|spatial_layers|mask_layer|every|conditional_layer|vision_layer"
+    r"feature_layer|dense_layers|adapter_layers|spatial_layers|mask_layer|every|conditional_layer|vision_layer|num_encoder_blocks|num_blocks_per|block_repeats"
 )
 _KEY_VALUE_HEADS = re.compile(r"key_value_heads$|(^|_)num_(kv|key)_heads$|_key_heads$|key_value_attention_heads$")
 _HEADS = re.compile(r"(^|_)heads?$")
@@ -76,6 +76,7 @@ _EXACT = {
     "num_image_tokens": 16,
     "mm_tokens_per_image": 4,
     "embedding_rank": 8,
+    "upsample_groups": 32,
 }
 """By name, where the value is larger."""
 
@@ -88,13 +89,22 @@ def tiny_config(model_type: str) -> PreTrainedConfig:
 
 
 def _complete(config: PreTrainedConfig) -> None:
-    """What training needs and a default config leaves open."""
-    parts = [config, *(getattr(config, name, None) for name in config.sub_configs_defaults or {})]
-    for part in parts:
-        if isinstance(part, PreTrainedConfig) and getattr(part, "is_encoder_decoder", False):
-            for name, value in (("decoder_start_token_id", 1), ("pad_token_id", 0)):
-                if getattr(part, name, None) is None:
-                    setattr(part, name, value)
+    """What training needs and a default config leaves open, in `config` and the configs inside it."""
+    for name in config.sub_configs_defaults or {}:
+        part = getattr(config, name, None)
+        if isinstance(part, PreTrainedConfig):
+            _complete(part)
+    if getattr(config, "is_encoder_decoder", False):
+        for name, value in (("decoder_start_token_id", 1), ("pad_token_id", 0)):
+            if getattr(config, name, None) is None:
+                setattr(config, name, value)
+    rope = config.__dict__.get("rope_parameters")
+    heads, width = config.__dict__.get("num_attention_heads"), config.__dict__.get("hidden_size")
+    if isinstance(rope, dict) and "rope_type" in rope and isinstance(heads, int) and isinstance(width, int):
+        width = config.__dict__.get("head_dim") or width // heads
+        half = int(width * rope.get("partial_rotary_factor", 1)) // 2
+        # Frequencies of time, height and width, in models that have them; the others do not look.
+        rope["mrope_section"] = [half - 2 * (half // 3), half // 3, half // 3]
 
 
 def _tiny(config_class: type, given: dict, numbers: dict[str, int], own: dict | None = None) -> PreTrainedConfig:
@@ -133,8 +143,10 @@ def _tiny(config_class: type, given: dict, numbers: dict[str, int], own: dict | 
 def _tiny_of(spec, declared, inner: dict, numbers: dict[str, int]) -> PreTrainedConfig:
     declared = declared if isinstance(declared, dict) else {}
     model_type = inner.get("model_type") or declared.get("model_type") or spec.model_type
-    by_name = not issubclass(spec.config_class, PreTrainedConfig)
+    by_name = not issubclass(spec.config_class, PreTrainedConfig) and model_type in CONFIG_MAPPING
     config_class = CONFIG_MAPPING[model_type] if by_name else spec.config_class
+    if not issubclass(config_class, PreTrainedConfig):
+        raise ValueError(f"{model_type} is no model type")
     same_type = model_type == spec.model_type
     given = {**(spec.init_kwargs if same_type else {}), **declared}
     given.pop("model_type", None)

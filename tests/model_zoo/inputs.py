@@ -8,7 +8,7 @@ import math
 import torch
 
 from .configs import FIRST_SPECIAL_TOKEN
-from .overrides import CHANNELS_LAST, INPUTS, ONE_CHANNEL, SEVERAL_IMAGES, VIDEOS
+from .overrides import CHANNELS_LAST, IMAGE_SIZES, INPUTS, NO_LABELS, ONE_CHANNEL, PATCH_IMAGES, SEVERAL_IMAGES, TEXT_ONLY, VIDEOS
 
 BATCH = 2
 LENGTH = 12
@@ -74,6 +74,7 @@ class Maker:
 
     def image(self, *leading: int) -> torch.Tensor:
         size = self.of("image_size", "img_size", "resolution", default=32)
+        size = IMAGE_SIZES.get(self.type, size)
         size = (size.get("height", 32), size.get("width", 32)) if isinstance(size, dict) else size
         height, width = (size, size) if isinstance(size, int) else size[-2:]
         return self.normal(*(leading or (BATCH,)), self.one("num_channels", "in_channels", "in_chans", default=3), height, width)
@@ -89,7 +90,7 @@ class Maker:
             return own(self)
         for name, parameter in self.signature.items():
             required = parameter.default is inspect.Parameter.empty and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-            if name != "self" and (required or name in _ALWAYS):
+            if name != "self" and (required or name in _ALWAYS) and not (self.type in TEXT_ONLY and name in _NOT_TEXT):
                 maker = _MAKERS.get(name)
                 if maker is None:
                     raise NotImplementedError(f"no rule for the argument {name}")
@@ -105,11 +106,13 @@ class Maker:
 
     def place(self, kind: str, *names: str) -> None:
         """Puts as many placeholders in front of the text as the model makes features of the other modality."""
-        ids, read = self.arguments.get("input_ids"), getattr(self.model, f"get_{kind}_features", None)
+        ids = self.arguments.get("input_ids")
+        read = next((getattr(m, f"get_{kind}_features") for m in self.model.modules() if hasattr(m, f"get_{kind}_features")), None)
         token = self.placeholder(kind)
-        if ids is None or read is None or token is None or names[0] not in self.arguments and "input_values" not in self.arguments:
+        if ids is None or read is None or token is None or not any(name in self.arguments for name in names):
             return
         known = inspect.signature(read).parameters
+        known = names if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()) and "kwargs" not in known else known
         self.model.eval()
         try:
             with torch.no_grad():
@@ -124,7 +127,7 @@ class Maker:
                 self.arguments[name] = (placed == token).long()
 
     def placeholder(self, kind: str) -> int | None:
-        for config in (self.config, self.text):
+        for config in (self.config, self.text, _sub(self.config, "vlm_config")):
             for name in (f"{kind}_token_id", f"{kind}_token_index", f"{kind}_token"):
                 value = getattr(config, name, None)
                 if isinstance(value, int):
@@ -132,7 +135,7 @@ class Maker:
         return None
 
     def labels(self):
-        if "labels" not in self.signature:
+        if "labels" not in self.signature or self.type in NO_LABELS:
             return None
         name = type(self.model).__name__
         if name.endswith(("ForImageClassification", "ForVideoClassification", "SequenceClassification")):
@@ -181,18 +184,23 @@ def _text(config):
 
 def _patch_width(maker: Maker) -> int:
     patch = maker.one("patch_size", "spatial_patch_size", default=8)
-    frames = maker.of("temporal_patch_size", default=1)
+    frames = maker.of("temporal_patch_size", "patch_temporal", default=1)
     return maker.one("num_channels", "in_channels", "in_chans", default=3) * patch * patch * frames
 
 
 def _pixels(maker: Maker):
+    if maker.type in PATCH_IMAGES:
+        leading = PATCH_IMAGES[maker.type]
+        patch = maker.one("patch_size", default=8)
+        return maker.normal(*leading, BATCH * math.prod(GRID), maker.one("num_channels", "in_channels", default=3), patch, patch)
     if "image_grid_thw" in maker.signature or "grid_thw" in maker.signature:
         return maker.normal(BATCH * math.prod(GRID), _patch_width(maker))
     if "spatial_shapes" in maker.signature:
         return maker.normal(BATCH, GRID[1] * GRID[2], _patch_width(maker))
     if maker.type in VIDEOS:
         return maker.image(BATCH, maker.one("num_frames", "frames_per_clip", default=FRAMES))
-    return maker.image(BATCH, 1) if maker.type in SEVERAL_IMAGES else maker.image()
+    images = SEVERAL_IMAGES.get(maker.type)
+    return maker.image(BATCH, images) if images else maker.image()
 
 
 def _grid(maker: Maker):
@@ -216,6 +224,13 @@ def _features_mask(maker: Maker):
     return maker.ones(BATCH, _features(maker).shape[1 if maker.type in CHANNELS_LAST else 2])
 
 
+def _flattened(maker: Maker):
+    """Patches with their row and column in front, as Pix2Struct reads them."""
+    places = torch.cartesian_prod(torch.arange(1, 5), torch.arange(1, 5)).to(maker.dtype)
+    patches = maker.normal(BATCH, 16, _patch_width(maker))
+    return torch.cat([places.expand(BATCH, 16, 2), patches], -1)
+
+
 _ALWAYS = {
     "input_ids",
     "pixel_values",
@@ -227,9 +242,17 @@ _ALWAYS = {
     "decoder_input_ids",
     "return_loss",
     "image_grid_thw",
-    "image_sizes",
     "spatial_shapes",
+    "pixel_attention_mask",
+    "flattened_patches",
+    "target_sizes",
+    "image_merge_sizes",
+    "visual_feats",
+    "visual_pos",
+    "qformer_input_ids",
 }
+
+_NOT_TEXT = _ALWAYS - {"input_ids", "decoder_input_ids"}
 
 _MAKERS = {
     "input_ids": lambda m: m.tokens(),
@@ -238,8 +261,18 @@ _MAKERS = {
     "image_grid_thw": _grid,
     "grid_thw": _grid,
     "image_sizes": lambda m: torch.tensor([[m.one("image_size", default=32)] * 2] * BATCH),
+    "image_merge_sizes": lambda m: m.ones(BATCH),
+    "merge_sizes": lambda m: m.ones(BATCH),
+    "target_sizes": lambda m: torch.tensor([GRID[1:]] * BATCH) if "pixel_values" in m.signature else None,
+    "flattened_patches": _flattened,
+    "visual_feats": lambda m: m.normal(BATCH, 5, m.config.visual_feat_dim),
+    "visual_pos": lambda m: m.uniform(BATCH, 5, 4),
+    "qformer_input_ids": lambda m: m.tokens(),
+    "query_embeds": lambda m: m.normal(BATCH, 4, m.config.hidden_size),
+    "image": lambda m: m.image(),
+    "latents": lambda m: m.normal(BATCH, m.config.hidden_size, 8),
     "spatial_shapes": lambda m: torch.tensor([GRID[1:]] * BATCH) if "pixel_values" in m.signature else None,
-    "pixel_attention_mask": lambda m: m.ones(BATCH, GRID[1] * GRID[2]),
+    "pixel_attention_mask": lambda m: m.ones(BATCH, GRID[1] * GRID[2]) if "spatial_shapes" in m.signature else None,
     "pixel_values_videos": lambda m: m.image(BATCH, m.one("num_frames", "frames_per_clip", default=FRAMES)),
     "input_values": lambda m: m.normal(BATCH, 1, SAMPLES) if m.type in ONE_CHANNEL else m.normal(BATCH, SAMPLES),
     "input_features": _features,

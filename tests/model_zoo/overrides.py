@@ -1,28 +1,188 @@
 """What the general rules do not get right, by model type."""
 
+from __future__ import annotations
+
+import torch
+
 _WIDE = (
-    "hgnet_v2 glpn poolformer pvt uvdoc textnet levit bit lilt layoutlmv3 codegen gptj clvp_encoder clvp xlstm dory"
-    " pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec pp_ocrv6_small_det pp_ocrv5_server_det pp_ocrv6_medium_det"
-    " pp_lcnet pp_lcnet_v3 pp_lcnet_v4 mimi mimi_decoder mimi_encoder csm kyutai_speech_to_text pocket_tts_audio_tokenizer"
-    " pocket_tts_audio_tokenizer_decoder donut-swin swin swinv2 swin2sr maskformer-swin bridgetower_vision_model univnet cvt"
+    "hgnet_v2 uvdoc textnet bit lilt clvp_encoder pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec pp_ocrv6_small_det"
+    " pp_ocrv5_server_det pp_ocrv6_medium_det pp_lcnet pp_lcnet_v3 pp_lcnet_v4 bridgetower_vision_model univnet cvt rt_detr rt_detr_v2"
+    " deimv2 d_fine pp_doclayout_v2 pp_doclayout_v3 pp_doclayout_v4 rt_detr_resnet sam2_hiera_det_model sam2_vision_model"
+    " sam2_mask_decoder sam2_prompt_encoder"
 ).split()
+"""Types whose widths hang together in ways that their config does not say: only layers, tokens and pictures are made small."""
+
+_SWIN = {"image_size": 128, "patch_size": 4, "embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": [2, 2, 4, 4], "window_size": 4}
+_HEAD = {"head_dim": 8}
+_IMAGE_TOKEN = {"image_token_id": 112}
+_FOUR_OUTPUTS = {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4]}
+_SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2], "num_time_features": 1}
+_WINDOWS = {"window_size": 32, "fullatt_block_indexes": [1]}
 
 CONFIGS = {
     **{name: {"wide": True} for name in _WIDE},
-    "d_fine": {"wide": True},
+    **{name: _SWIN for name in ("swin", "swinv2", "donut-swin", "maskformer-swin")},
+    **{name: _HEAD for name in ("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "ministral", "nemotron")},
+    **{name: _IMAGE_TOKEN for name in ("blip-2", "instructblip", "instructblipvideo", "deepseek_vl", "janus")},
+    **{name: _SERIES for name in ("autoformer", "informer", "time_series_transformer")},
+    **{name: {"sliding_window": 8} for name in ("step3p5", "step3p7_text")},
+    **{name: {"vocab_size": 32} for name in ("wav2vec2-bert", "wav2vec2-conformer")},
+    **{name: {"dropout_rate": 0.1} for name in ("t5gemma2_decoder", "t5gemma2_text", "t5gemma2_encoder")},
+    **{
+        name: _WINDOWS
+        for name in ("qwen2_5_vl_vision", "exaone4_5_vision", "qwen2_5_omni_vision_encoder", "hyperclovax_vision_v2_vision")
+    },
+    **{
+        name: {"backbone_config": _FOUR_OUTPUTS}
+        for name in ("depth_anything", "prompt_depth_anything", "chmv2", "tipsv2_dpt", "dpt")
+    },
+    **{name: {"rotary_dim": 4} for name in ("gptj", "codegen")},
+    **{name: {"index_kpool": 4} for name in ("glm5_next_text",)},
+    "swin2sr": {"image_size": 32, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 2], "window_size": 4},
+    "clap_audio_model": {
+        "spec_size": 64,
+        "num_mel_bins": 16,
+        "patch_embeds_hidden_size": 16,
+        "depths": [1, 1, 2, 1],
+        "num_attention_heads": [2, 2, 4, 4],
+        "window_size": 4,
+        "hidden_size": 128,
+    },
+    "vitpose": {"backbone_config": {"out_indices": [2]}},
+    "vitmatte": {"backbone_config": {"out_features": ["stage2"]}},
+    "efficientnet": {"width_coefficient": 0.2, "depth_coefficient": 0.4, "hidden_dim": 256},
+    "align_vision_model": {"width_coefficient": 0.2, "depth_coefficient": 0.4, "hidden_dim": 256},
+    "blt": {"encoder_hash_byte_group_vocab": 64, "encoder_hash_byte_group_size": [3, 4]},
+    "aria": {"projector_patch_to_query_dict": {16: 4}},
+    "audio-spectrogram-transformer": {"max_length": 64, "num_mel_bins": 32},
+    "bros": {"hidden_size": 64},
+    "dbrx": {"attn_config": {"rope_theta": 10000.0}},
+    "deepseek_v2": {"n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "dots3_note_vision_encoder": {"per_layer_config": None},
+    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
+    "gemma3n_text": {"num_kv_shared_layers": 0, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
+    "layoutlmv3": {"coordinate_size": 6, "shape_size": 4},
+    "levit": {"image_size": 64},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_hidden_layers": 2},
+    "llava_next": {"image_grid_pinpoints": [[32, 32]]},
+    "llava_next_video": {"image_grid_pinpoints": [[32, 32]]},
+    "llava_onevision": {"image_grid_pinpoints": [[32, 32]]},
+    "mamba2": {"num_heads": 8, "head_dim": 8},
+    "mobilevitv2": {"image_size": 64},
+    "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
+    "moonshine_streaming": {"num_key_value_heads": 4},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "bamba": {"attn_layer_indices": [1]},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
+    "recurrent_gemma": {"num_hidden_layers": 3},
+    "reformer": {"axial_pos_embds": False, "attn_layers": ["local", "lsh"], "num_buckets": 4, "max_position_embeddings": 128},
+    "qwen3_asr_encoder": {"n_window": 8},
+    "qwen3_omni_moe_talker_text": {"shared_expert_intermediate_size": 64},
+    "sam_vision_model": {"num_pos_feats": 16},
+    "sam_hq_vision_model": {"num_pos_feats": 16},
+    "vibevoice_acoustic_tokenizer": {"num_filters": 2, "hidden_size": 8},
+    "vibevoice_acoustic_tokenizer_encoder": {"num_filters": 2},
+    "vibevoice_acoustic_tokenizer_decoder": {"num_filters": 2},
+    "vipllava": {"vision_feature_layers": [-1, -2]},
+    "voxtral": {"audio_token_id": 113},
+    "xlstm": {"mlstm_round_up_to_multiple_of": 1, "ffn_round_up_to_multiple_of": 1},
+    "xmod": {"default_language": "en_XX"},
+    "zamba": {"num_hidden_layers": 3, "layer_types": ["linear_attention", "linear_attention", "hybrid"]},
+    "zamba2": {"num_hidden_layers": 4, "layer_types": ["linear_attention", "hybrid"] * 2},
+    "idefics": {"use_resampler": False},
 }
-CLASSES = {}
-INPUTS = {}
+"""Fields of configs, also where the type is part of another's. A dict stands for the fields of a config inside."""
+
+CLASSES = {
+    "autoformer": "AutoformerForPrediction",
+    "informer": "InformerForPrediction",
+    "time_series_transformer": "TimeSeriesTransformerForPrediction",
+    "speech-encoder-decoder": "SpeechEncoderDecoderModel",
+}
+
+NO_LABELS = set(
+    "dia lasr_ctc parakeet_ctc omniasr_ctc granite_speech5_ctc musicgen_decoder musicgen_melody_decoder perceiver".split()
+)
+
+TEXT_ONLY = set(
+    "embedding_gemma2 gemma4 gemma4_unified fuyu granite_docling kosmos-2 kosmos-2.5 llama4 mllama molmo2 nemotron_h_omni"
+    " inkling2 inkling2_loop".split()
+)
+"""Multimodal types whose pictures need more than a general rule: only their text part is trained."""
+
 CHANNELS_LAST = set(
     "parakeet_ctc parakeet_encoder parakeet_rnnt parakeet_tdt lasr_ctc lasr_encoder canary cohere_asr nemo_speechlm"
     " nemotron3_5_asr nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_audio nemotron3_diarization"
     " nemotron3_diarization_audio nemotron_asr_streaming nemotron_asr_streaming_encoder granite_speech5_ctc granite_speech5_encoder"
-    " gemma4_audio audio-spectrogram-transformer speech_to_text wav2vec2-bert seamless_m4t seamless_m4t_v2 univnet"
+    " gemma4_audio speech_to_text wav2vec2-bert seamless_m4t seamless_m4t_v2 univnet"
     " granite_speech granite_speech_plus pop2piano fun_asr_nano_encoder".split()
 )
+"""Audio features come as (batch, time, mel) instead of (batch, mel, time)."""
+
 ONE_CHANNEL = set(
     "dac encodec xcodec xcodec2 wavtokenizer wavtokenizer_encoder neucodec omniasr omniasr_audio omniasr_ctc pe_audio pe_audio_encoder"
-    " mimi mimi_encoder pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_encoder".split()
+    " mimi mimi_encoder pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_encoder vibevoice_acoustic_tokenizer"
+    " vibevoice_acoustic_tokenizer_encoder".split()
 )
-SEVERAL_IMAGES = set("idefics idefics2 idefics3 smolvlm colmodernvbert modernvbert ultravbert paddleocr_vl_vision".split())
+SEVERAL_IMAGES = {
+    **{name: 1 for name in "idefics idefics2 idefics3 smolvlm colmodernvbert modernvbert ultravbert".split()},
+    **{name: 2 for name in "llava_next llava_next_video llava_onevision".split()},
+}
+PATCH_IMAGES = {"kimi_k25": (), "kimi_k25_vision": (), "paddleocr_vl": (), "paddleocr_vl_vision": (1,)}
 VIDEOS = set("timesformer videomae vivit xclip xclip_vision_model".split())
+IMAGE_SIZES = {name: (48, 160) for name in "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec".split()}
+
+
+def _series(make):
+    past = make.config.context_length + max(make.config.lags_sequence)
+    future = make.config.prediction_length
+    return {
+        "past_values": make.uniform(2, past),
+        "past_time_features": make.normal(2, past, 1),
+        "past_observed_mask": torch.ones(2, past, dtype=make.dtype),
+        "future_values": make.uniform(2, future),
+        "future_time_features": make.normal(2, future, 1),
+    }
+
+
+def _decisions(make):
+    return {
+        "states": make.normal(2, 6, make.config.state_dim),
+        "actions": make.normal(2, 6, make.config.act_dim),
+        "rewards": make.normal(2, 6, 1),
+        "returns_to_go": make.normal(2, 6, 1),
+        "timesteps": torch.arange(6).expand(2, 6),
+        "attention_mask": make.ones(2, 6),
+    }
+
+
+def _segments(make):
+    image = make.image()
+    return {"pixel_values": image, "prompt_pixel_values": make.image(), "prompt_masks": make.image()}
+
+
+INPUTS = {
+    "autoformer": _series,
+    "informer": _series,
+    "time_series_transformer": _series,
+    "decision_transformer": _decisions,
+    "seggpt": _segments,
+    "audio-spectrogram-transformer": lambda make: {
+        "input_values": make.normal(2, 64, 32),
+        "labels": make.integers(make.config.num_labels, 2),
+    },
+    "bros": lambda make: {"input_ids": make.tokens(), "bbox": make.uniform(2, 12, 8)},
+    "musicgen_decoder": lambda make: {"input_ids": make.tokens(rows=8)},
+    "musicgen_melody_decoder": lambda make: {"input_ids": make.tokens(rows=8)},
+    "perceiver": lambda make: {"inputs": make.tokens(128), "labels": make.tokens(128)},
+    "speech-encoder-decoder": lambda make: {"input_values": make.normal(2, 8000), "labels": make.tokens()},
+    "clap": lambda make: {
+        "input_ids": make.tokens(),
+        "input_features": make.normal(2, 1, 64, 64),
+        "is_longer": make.ones(2, 1) > 0,
+    },
+    "clap_audio_model": lambda make: {"input_features": make.normal(2, 1, 64, 64), "is_longer": make.ones(2, 1) > 0},
+}
+"""Arguments of the forward, made by hand."""
