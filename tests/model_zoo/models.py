@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import random
-from collections.abc import Callable
 
 import numpy
 import torch
@@ -14,7 +11,6 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from .classes import model_class
 from .configs import tiny_config
-from .inputs import make_inputs
 
 
 def model_types() -> list[str]:

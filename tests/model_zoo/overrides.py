@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import torch
 
-_WIDE = (
-    "hgnet_v2 uvdoc textnet bit lilt clvp_encoder pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec pp_ocrv6_small_det"
-    " pp_ocrv5_server_det pp_ocrv6_medium_det pp_lcnet pp_lcnet_v3 pp_lcnet_v4 bridgetower_vision_model univnet cvt rt_detr rt_detr_v2"
-    " deimv2 d_fine pp_doclayout_v2 pp_doclayout_v3 pp_doclayout_v4 rt_detr_resnet sam2_hiera_det_model sam2_vision_model"
-    " sam2_mask_decoder sam2_prompt_encoder"
-).split()
+
+def _names(text: str) -> set[str]:
+    return set(text.split())
+
+
+_WIDE = _names("""
+    hgnet_v2 uvdoc textnet bit lilt clvp_encoder pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec
+    pp_ocrv6_small_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_lcnet pp_lcnet_v3 pp_lcnet_v4 bridgetower_vision_model
+    univnet cvt rt_detr rt_detr_v2 deimv2 d_fine pp_doclayout_v2 pp_doclayout_v3 pp_doclayout_v4 rt_detr_resnet
+    sam2_hiera_det_model sam2_vision_model sam2_mask_decoder sam2_prompt_encoder
+""")
 """Types whose widths hang together in ways that their config does not say: only layers, tokens and pictures are made small."""
 
 _SWIN = {"image_size": 128, "patch_size": 4, "embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": [2, 2, 4, 4], "window_size": 4}
@@ -21,17 +26,16 @@ _WINDOWS = {"window_size": 32, "fullatt_block_indexes": [1]}
 
 CONFIGS = {
     **{name: {"wide": True} for name in _WIDE},
-    **{name: _SWIN for name in ("swin", "swinv2", "donut-swin", "maskformer-swin")},
-    **{name: _HEAD for name in ("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "ministral", "nemotron")},
-    **{name: _IMAGE_TOKEN for name in ("blip-2", "instructblip", "instructblipvideo", "deepseek_vl", "janus")},
-    **{name: _SERIES for name in ("autoformer", "informer", "time_series_transformer")},
+    **dict.fromkeys(("swin", "swinv2", "donut-swin", "maskformer-swin"), _SWIN),
+    **dict.fromkeys(("hunyuan_v1_dense", "hunyuan_v1_moe", "hunyuan_vl_text", "ministral", "nemotron"), _HEAD),
+    **dict.fromkeys(("blip-2", "instructblip", "instructblipvideo", "deepseek_vl", "janus"), _IMAGE_TOKEN),
+    **dict.fromkeys(("autoformer", "informer", "time_series_transformer"), _SERIES),
     **{name: {"sliding_window": 8} for name in ("step3p5", "step3p7_text")},
     **{name: {"vocab_size": 32} for name in ("wav2vec2-bert", "wav2vec2-conformer")},
     **{name: {"dropout_rate": 0.1} for name in ("t5gemma2_decoder", "t5gemma2_text", "t5gemma2_encoder")},
-    **{
-        name: _WINDOWS
-        for name in ("qwen2_5_vl_vision", "exaone4_5_vision", "qwen2_5_omni_vision_encoder", "hyperclovax_vision_v2_vision")
-    },
+    **dict.fromkeys(
+        ("qwen2_5_vl_vision", "exaone4_5_vision", "qwen2_5_omni_vision_encoder", "hyperclovax_vision_v2_vision"), _WINDOWS
+    ),
     **{
         name: {"backbone_config": _FOUR_OUTPUTS}
         for name in ("depth_anything", "prompt_depth_anything", "chmv2", "tipsv2_dpt", "dpt")
@@ -102,37 +106,39 @@ CLASSES = {
     "speech-encoder-decoder": "SpeechEncoderDecoderModel",
 }
 
-NO_LABELS = set(
-    "dia lasr_ctc parakeet_ctc omniasr_ctc granite_speech5_ctc musicgen_decoder musicgen_melody_decoder perceiver".split()
-)
+NO_LABELS = _names("""
+    dia lasr_ctc parakeet_ctc omniasr_ctc granite_speech5_ctc musicgen_decoder musicgen_melody_decoder perceiver
+""")
 
-TEXT_ONLY = set(
-    "embedding_gemma2 gemma4 gemma4_unified fuyu granite_docling kosmos-2 kosmos-2.5 llama4 mllama molmo2 nemotron_h_omni"
-    " inkling2 inkling2_loop".split()
-)
+TEXT_ONLY = _names("""
+    embedding_gemma2 gemma4 gemma4_unified fuyu granite_docling kosmos-2 kosmos-2.5 llama4 mllama molmo2 nemotron_h_omni
+    inkling2 inkling2_loop
+""")
 """Multimodal types whose pictures need more than a general rule: only their text part is trained."""
 
-CHANNELS_LAST = set(
-    "parakeet_ctc parakeet_encoder parakeet_rnnt parakeet_tdt lasr_ctc lasr_encoder canary cohere_asr nemo_speechlm"
-    " nemotron3_5_asr nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_audio nemotron3_diarization"
-    " nemotron3_diarization_audio nemotron_asr_streaming nemotron_asr_streaming_encoder granite_speech5_ctc granite_speech5_encoder"
-    " gemma4_audio speech_to_text wav2vec2-bert seamless_m4t seamless_m4t_v2 univnet"
-    " granite_speech granite_speech_plus pop2piano fun_asr_nano_encoder".split()
-)
+CHANNELS_LAST = _names("""
+    parakeet_ctc parakeet_encoder parakeet_rnnt parakeet_tdt lasr_ctc lasr_encoder canary cohere_asr nemo_speechlm
+    nemotron3_5_asr nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_audio nemotron3_diarization
+    nemotron3_diarization_audio nemotron_asr_streaming nemotron_asr_streaming_encoder granite_speech5_ctc
+    granite_speech5_encoder gemma4_audio speech_to_text wav2vec2-bert seamless_m4t seamless_m4t_v2 univnet granite_speech
+    granite_speech_plus pop2piano fun_asr_nano_encoder
+""")
 """Audio features come as (batch, time, mel) instead of (batch, mel, time)."""
 
-ONE_CHANNEL = set(
-    "dac encodec xcodec xcodec2 wavtokenizer wavtokenizer_encoder neucodec omniasr omniasr_audio omniasr_ctc pe_audio pe_audio_encoder"
-    " mimi mimi_encoder pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_encoder vibevoice_acoustic_tokenizer"
-    " vibevoice_acoustic_tokenizer_encoder".split()
-)
+ONE_CHANNEL = _names("""
+    dac encodec xcodec xcodec2 wavtokenizer wavtokenizer_encoder neucodec omniasr omniasr_audio omniasr_ctc pe_audio
+    pe_audio_encoder mimi mimi_encoder pocket_tts_audio_tokenizer pocket_tts_audio_tokenizer_encoder
+    vibevoice_acoustic_tokenizer vibevoice_acoustic_tokenizer_encoder
+""")
 SEVERAL_IMAGES = {
-    **{name: 1 for name in "idefics idefics2 idefics3 smolvlm colmodernvbert modernvbert ultravbert".split()},
-    **{name: 2 for name in "llava_next llava_next_video llava_onevision".split()},
+    **dict.fromkeys(_names("idefics idefics2 idefics3 smolvlm colmodernvbert modernvbert ultravbert"), 1),
+    **dict.fromkeys(_names("llava_next llava_next_video llava_onevision"), 2),
 }
 PATCH_IMAGES = {"kimi_k25": (), "kimi_k25_vision": (), "paddleocr_vl": (), "paddleocr_vl_vision": (1,)}
-VIDEOS = set("timesformer videomae vivit xclip xclip_vision_model".split())
-IMAGE_SIZES = {name: (48, 160) for name in "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec".split()}
+VIDEOS = _names("""
+    timesformer videomae vivit xclip xclip_vision_model
+""")
+IMAGE_SIZES = dict.fromkeys(_names("pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec"), (48, 160))
 
 
 def _series(make):

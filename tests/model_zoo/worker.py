@@ -1,0 +1,79 @@
+"""A process that reads model types from standard input, one a line, and writes a JSON record of each to standard output.
+
+Its arguments are the number of random plans and the names of the precisions."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import time
+import warnings
+
+import tidetape  # noqa: F401  (puts the meter in place before any tensor is there)
+
+# ruff: isort: split
+import torch
+import transformers
+
+from .blocks import NoBlocks, choose_blocks
+from .classes import NoModel, model_class
+from .inputs import make_inputs
+from .losses import loss_of
+from .models import build, seed_all
+from .ways import MODES, compare
+
+
+def examine(model_type: str, modes=MODES, plans: int = 3) -> dict:
+    """The record of a type: left out, with the reason, or compared in every precision of `modes`."""
+    start = time.monotonic()
+    record = {"type": model_type}
+    try:
+        record["class"] = model_class(model_type).__name__
+        model = build(model_type, torch.float32)
+        inputs = make_inputs(model, torch.float32, 0)
+        seed_all(7)
+        loss = loss_of(model(**inputs))
+        loss.backward()
+        record["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+        record["inputs"] = sorted(inputs)
+        record["built"] = True
+        record["blocks"] = len(choose_blocks(model))
+        del model, inputs, loss
+    except (NoModel, NoBlocks) as reason:
+        record["left_out"] = str(reason)
+    except ImportError as error:
+        record["left_out"] = _missing_library(error)
+    except Exception as error:
+        record["left_out"] = f"does not build or train: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[
+            :160
+        ]
+    if "left_out" not in record:
+        record["modes"] = {mode.name: compare(model_type, mode, plans) for mode in modes}
+    record["seconds"] = round(time.monotonic() - start, 2)
+    return record
+
+
+def _missing_library(error: ImportError) -> str:
+    words = str(error).replace("'", " ").split()
+    known = ("timm", "scipy", "natten", "torchaudio", "detectron2", "torchvision", "librosa", "tf_keras")
+    return "needs the library " + next((name for name in known if name in words), str(error).strip().splitlines()[0][:80])
+
+
+def main() -> None:
+    modes = [mode for mode in MODES if mode.name in sys.argv[2:]]
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    # Models print; the records have standard output for themselves.
+    records = os.fdopen(os.dup(1), "w", buffering=1)
+    for line in sys.stdin:
+        with contextlib.redirect_stdout(io.StringIO()):
+            record = examine(line.strip(), modes, int(sys.argv[1]))
+        records.write(json.dumps(record) + "\n")
+
+
+if __name__ == "__main__":
+    main()
