@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import numpy
@@ -11,6 +12,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from .classes import model_class
 from .configs import tiny_config
+
+MOST_PARAMETERS = 40_000_000
 
 
 def model_types() -> list[str]:
@@ -23,6 +26,18 @@ def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
     numpy.random.seed(seed)
     random.seed(seed)
+
+
+class TooLarge(Exception):
+    """A model that the rules for tiny configurations leave large."""
+
+
+def require_tiny(model_type: str) -> None:
+    """Raises TooLarge, without allocating the model."""
+    with contextlib.suppress(NotImplementedError, RuntimeError), torch.device("meta"):
+        count = sum(parameter.numel() for parameter in model_class(model_type)(tiny_config(model_type)).parameters())
+        if count > MOST_PARAMETERS:
+            raise TooLarge(f"still has {count / 1e6:.0f} million parameters where everything is made small that has a rule")
 
 
 def build(model_type: str, dtype: torch.dtype) -> nn.Module:

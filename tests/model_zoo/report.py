@@ -38,9 +38,9 @@ def _summary(verdicts: list[Verdict], run: list[Verdict]) -> str:
         "# Model zoo",
         "",
         f"Every model type of transformers {transformers.__version__}, a tiny configuration with random weights, trained for two"
-        f" steps on CPU (torch {torch.__version__.split('+')[0]}) in fp32, in bf16, and in fp32 under bf16 autocast: plain, with nothing"
-        " saved, under three random plans, and under `torch.utils.checkpoint(use_reentrant=False)` on the same blocks. Equal means:"
-        " losses, gradients, buffers and the generator's state after each step are plain training's to the bit.",
+        f" steps on CPU (torch {torch.__version__.split('+')[0]}) in fp32, in bf16, and in fp32 under bf16 autocast: plain, with"
+        " nothing saved, under three random plans, and under `torch.utils.checkpoint(use_reentrant=False)` on the same blocks."
+        " Equal means: losses, gradients, buffers and the generator's state after each step are plain training's to the bit.",
         "",
         "This page is written by the run itself: `python -m tests.model_zoo.run --report docs/model-zoo.md`.",
         "",

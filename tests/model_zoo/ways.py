@@ -36,7 +36,10 @@ MODES = (Mode("fp32", torch.float32), Mode("bf16", torch.bfloat16), Mode("autoca
 
 
 def compare(model_type: str, mode: Mode, plans: int) -> dict:
-    """What every way of training gave, `plans` random plans among them, as a record of plain values. "equal" stands for equal to the bit with plain training."""
+    """What every way of training gave, `plans` random plans among them, as a record of plain values.
+
+    "equal" stands for equal to the bit with plain training.
+    """
     record = {}
     try:
         expected, _ = _train(model_type, mode)

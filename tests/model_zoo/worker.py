@@ -5,12 +5,14 @@ Its arguments are the number of random plans and the names of the precisions."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 
 import tidetape  # noqa: F401  (puts the meter in place before any tensor is there)
 
@@ -22,16 +24,18 @@ from .blocks import NoBlocks, choose_blocks
 from .classes import NoModel, model_class
 from .inputs import make_inputs
 from .losses import loss_of
-from .models import build, seed_all
+from .models import TooLarge, build, require_tiny, seed_all
+from .verdict import MODE_NAMES
 from .ways import MODES, compare
 
 
-def examine(model_type: str, modes=MODES, plans: int = 3) -> dict:
-    """The record of a type: left out, with the reason, or compared in every precision of `modes`."""
+def examine(model_type: str, names: Iterable[str] = MODE_NAMES, plans: int = 3) -> dict:
+    """The record of a type: left out, with the reason, or compared with plain training in the precisions `names`."""
     start = time.monotonic()
     record = {"type": model_type}
     try:
         record["class"] = model_class(model_type).__name__
+        require_tiny(model_type)
         model = build(model_type, torch.float32)
         inputs = make_inputs(model, torch.float32, 0)
         seed_all(7)
@@ -42,7 +46,7 @@ def examine(model_type: str, modes=MODES, plans: int = 3) -> dict:
         record["built"] = True
         record["blocks"] = len(choose_blocks(model))
         del model, inputs, loss
-    except (NoModel, NoBlocks) as reason:
+    except (NoModel, NoBlocks, TooLarge) as reason:
         record["left_out"] = str(reason)
     except ImportError as error:
         record["left_out"] = _missing_library(error)
@@ -51,7 +55,7 @@ def examine(model_type: str, modes=MODES, plans: int = 3) -> dict:
             :160
         ]
     if "left_out" not in record:
-        record["modes"] = {mode.name: compare(model_type, mode, plans) for mode in modes}
+        record["modes"] = {mode.name: compare(model_type, mode, plans) for mode in MODES if mode.name in names}
     record["seconds"] = round(time.monotonic() - start, 2)
     return record
 
@@ -63,15 +67,17 @@ def _missing_library(error: ImportError) -> str:
 
 
 def main() -> None:
-    modes = [mode for mode in MODES if mode.name in sys.argv[2:]]
+    plans, *names = sys.argv[1:]
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    # What was imported stays; the collections before each measured step need not look at it.
+    gc.freeze()
     # Models print; the records have standard output for themselves.
     records = os.fdopen(os.dup(1), "w", buffering=1)
     for line in sys.stdin:
         with contextlib.redirect_stdout(io.StringIO()):
-            record = examine(line.strip(), modes, int(sys.argv[1]))
+            record = examine(line.strip(), names, int(plans))
         records.write(json.dumps(record) + "\n")
 
 
