@@ -19,6 +19,10 @@ GRID = (1, 4, 4)
 """Patches of an image, for models that take a flat list of patches: frames, rows, columns."""
 
 
+class NoRule(Exception):
+    """The name of an argument that a forward needs and that no rule makes."""
+
+
 class Maker:
     """Makes the arguments of one forward. Numbers come from a generator of its own, in fp32, so that every dtype sees the same."""
 
@@ -93,7 +97,7 @@ class Maker:
             if name != "self" and (required or name in _ALWAYS) and not (self.type in TEXT_ONLY and name in _NOT_TEXT):
                 maker = _MAKERS.get(name)
                 if maker is None:
-                    raise NotImplementedError(f"no rule for the argument {name}")
+                    raise NoRule(name)
                 value = maker(self)
                 if value is not None:
                     self.arguments[name] = value

@@ -36,16 +36,14 @@ CONFIGS = {
     **dict.fromkeys(
         ("qwen2_5_vl_vision", "exaone4_5_vision", "qwen2_5_omni_vision_encoder", "hyperclovax_vision_v2_vision"), _WINDOWS
     ),
-    **{
-        name: {"backbone_config": _FOUR_OUTPUTS}
-        for name in ("depth_anything", "prompt_depth_anything", "chmv2", "tipsv2_dpt", "dpt")
-    },
+    **{name: {"backbone_config": _FOUR_OUTPUTS} for name in ("depth_anything", "prompt_depth_anything", "chmv2", "tipsv2_dpt")},
     **{name: {"rotary_dim": 4} for name in ("gptj", "codegen")},
     **{name: {"index_kpool": 4} for name in ("glm5_next_text",)},
+    "align": {"vision_config": {"hidden_dim": 32}, "projection_dim": 32},
     "swin2sr": {"image_size": 32, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 2], "window_size": 4},
     "clap_audio_model": {
         "spec_size": 64,
-        "num_mel_bins": 16,
+        "num_mel_bins": 64,
         "patch_embeds_hidden_size": 16,
         "depths": [1, 1, 2, 1],
         "num_attention_heads": [2, 2, 4, 4],
@@ -60,7 +58,19 @@ CONFIGS = {
     "aria": {"projector_patch_to_query_dict": {16: 4}},
     "audio-spectrogram-transformer": {"max_length": 64, "num_mel_bins": 32},
     "bros": {"hidden_size": 64},
-    "dbrx": {"attn_config": {"rope_theta": 10000.0}},
+    "dbrx": {"attn_config": {"rope_theta": 10000.0, "clip_qkv": 8.0}},
+    "cosmos3_edge_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}},
+    "hy_v4_vl_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}},
+    "neomme": {"head_dim": 16},
+    "gemma4_assistant": {"text_config": {"hidden_size_per_layer_input": 0}},
+    "apertus1p5": {"image_token_offset": 96, "audio_token_offset": 128},
+    "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
+    "muse_spark_audio": {"num_hidden_layers": 4},
+    "lw_detr_vit": {"num_windows": 4, "num_hidden_layers": 4, "out_indices": [1, 3], "window_block_indices": [0, 2]},
+    "lw_detr": {
+        "backbone_config": {"num_windows": 4, "num_hidden_layers": 4, "out_indices": [1, 3], "window_block_indices": [0, 2]}
+    },
+    "dpt": {"num_hidden_layers": 4, "backbone_out_indices": [0, 1, 2, 3]},
     "deepseek_v2": {"n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
     "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "dots3_note_vision_encoder": {"per_layer_config": None},

@@ -22,7 +22,7 @@ import transformers
 
 from .blocks import NoBlocks, choose_blocks
 from .classes import NoModel, model_class
-from .inputs import make_inputs
+from .inputs import NoRule, make_inputs
 from .losses import loss_of
 from .models import TooLarge, build, require_tiny, seed_all
 from .verdict import MODE_NAMES
@@ -51,13 +51,22 @@ def examine(model_type: str, names: Iterable[str] = MODE_NAMES, plans: int = 3) 
     except ImportError as error:
         record["left_out"] = _missing_library(error)
     except Exception as error:
-        record["left_out"] = f"does not build or train: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[
-            :160
-        ]
+        record["left_out"] = _trouble(error)
     if "left_out" not in record:
         record["modes"] = {mode.name: compare(model_type, mode, plans) for mode in MODES if mode.name in names}
     record["seconds"] = round(time.monotonic() - start, 2)
     return record
+
+
+def _trouble(error: Exception) -> str:
+    """Why the general rules do not make a model of this type that trains."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    if isinstance(error, NotImplementedError) and "forward" in lines[0]:
+        return "its class has no forward"
+    if isinstance(error, NoRule):
+        return f"a part of other models: its forward takes {error}"
+    # Validation errors say what is wrong in their last line.
+    return f"the rules do not build it or its inputs: {type(error).__name__}: {lines[-1]}"[:200]
 
 
 def _missing_library(error: ImportError) -> str:
