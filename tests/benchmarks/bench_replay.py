@@ -1,14 +1,15 @@
-"""Times replay against plain training, torch's checkpointing and its selective policies.
+"""Times replay against plain training, torch's checkpointing, selective policies, torch_remat and the ideal.
 
-    python -m tests.benchmarks.bench_replay [--shapes op_bound,compute_bound] [--rounds N] [--quick]
+    python -m tests.benchmarks.bench_replay [--shapes op_bound,moe,random] [--seed N] [--rounds N] [--quick]
     python -m tests.benchmarks.bench_replay --config config.json --batch 2 --tokens 128 --dtype float32
     python -m tests.benchmarks.bench_replay --model-type llama --set hidden_size=256 --set num_hidden_layers=4
 
 Forward and backward of a Hugging Face model built from a config, without an optimizer. Every variant's loss and gradients are first
-compared with plain training's, to the bit. The last line is JSON.
+compared with plain training's, to the bit. Beside the fixed shapes runs one drawn by a seed. The last line is JSON.
 """
 
 import argparse
+import secrets
 import sys
 
 from tests.benchmarks import timing
@@ -21,10 +22,12 @@ from tqdm import tqdm
 
 from tests.benchmarks import recording, report, shapes
 from tests.benchmarks.comparison import compare
+from tests.benchmarks.random_shape import random_shape
 
 # What a median with a 90 % interval is asked of; --quick takes fewer, for a look.
 LEAST_PAIRS = 60
 QUICK_ROUNDS = 5
+RANDOM = "random"
 
 
 def main():
@@ -49,12 +52,24 @@ def chosen_shapes(options):
                 options.config, options.model_type, options.set, options.batch, options.tokens, options.dtype, LEAST_PAIRS
             )
         ]
-    return [shapes.SHAPES[name] for name in options.shapes.split(",")]
+    return [drawn_shape(options.seed) if name == RANDOM else shapes.SHAPES[name] for name in options.shapes.split(",")]
+
+
+def drawn_shape(seed):
+    """The random shape; says how to have it again."""
+    shape = random_shape(seed)
+    print(f"{RANDOM}: --seed {seed} is {shape.model_type}, {shape.batch} x {shape.tokens} tokens, {shape.config}", flush=True)
+    return shape
 
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", default=",".join(shapes.SHAPES), help="names separated by commas (default: %(default)s)")
+    parser.add_argument(
+        "--shapes", default=",".join([*shapes.SHAPES, RANDOM]), help="names separated by commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=secrets.randbelow(10**6), help="of the random shape (default: another each time)"
+    )
     parser.add_argument("--rounds", type=int, help=f"each variant runs once a round (default: by shape, at least {LEAST_PAIRS})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROUNDS} rounds: a look, no figures to quote")
     parser.add_argument(

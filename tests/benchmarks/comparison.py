@@ -1,63 +1,88 @@
 """Compares all ways of training one shape: gradients, step peaks, times."""
 
 import contextlib
+import functools
 
 from tests.benchmarks import report, timing, variants
-from tests.benchmarks.intervals import median_interval, ratio
+from tests.benchmarks.intervals import excess_ratio, median_interval, ratio
+from tests.benchmarks.shape_training import ShapeTraining
 from tests.benchmarks.workers import Worker
 
 PLAIN, FULL = variants.PLAIN.name, variants.FULL_CHECKPOINT.name
-NOTHING, ALL = variants.NOTHING_SAVED.name, variants.ALL_SAVED.name
-PLANNED = "tidetape, best SAC's memory"
-POLICIES = (variants.SAC_TITAN, variants.SAC_ALL_MATMULS)
-# The policies are ranked before the timed rounds, in which only the best of them runs.
-RANKING_ROUNDS = 5
+NOTHING, ALL, IDEAL = variants.NOTHING_SAVED.name, variants.ALL_SAVED.name, variants.IDEAL.name
+LEAST = variants.planned("tidetape, least memory", "min")
 
 
 def compare(shape, rounds, progress):
     """The figures of one shape, as they go into the JSON."""
-    expected, peaks = _results_and_peaks(shape)
-    ranking = _rank(shape, min(RANKING_ROUNDS, rounds))
-    best = min(POLICIES, key=lambda policy: ranking[policy.name].median)
-    planned = variants.planned(PLANNED, memory_limit_bytes=peaks[best.name][0])
-    timed = [variants.PLAIN, variants.FULL_CHECKPOINT, best, variants.NOTHING_SAVED, planned, variants.ALL_SAVED]
+    policies = variants.selective_policies(shape.has_experts)
+    rivals = (*policies, variants.REMAT_FULL, variants.REMAT_MATMULS)
+    expected, peaks = _results_and_peaks(shape, rivals)
+    # At each rival's memory.
+    matched = {rival.name: variants.planned(f"tidetape as {rival.name}", peaks[rival.name][0]) for rival in rivals}
+    timed = [variants.PLAIN, variants.FULL_CHECKPOINT, *rivals, *matched.values()]
+    timed += [variants.IDEAL, variants.NOTHING_SAVED, variants.ALL_SAVED]
+    saved_bytes, feasible = {}, {}
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(variant, shape)) for variant in timed]
-        by_name = {worker.name: worker for worker in workers}
-        saved_bytes = by_name[PLANNED].call("wait_for_plan")
-        _require_equal(PLANNED, by_name[PLANNED].call("result"), expected)
+        workers = {variant.name: stack.enter_context(_worker(variant, shape)) for variant in timed}
+        for variant in matched.values():
+            saved_bytes[variant.name], feasible[variant.name] = workers[variant.name].call("wait_for_plan")
+            _require_equal(variant.name, workers[variant.name].call("result"), expected)
         seconds = timing.measure(_samplers(workers, shape), rounds, progress=progress)
-        for worker in workers:
-            _require_equal(worker.name, worker.call("result"), expected)
-        peaks[PLANNED] = by_name[PLANNED].call("peak_bytes")
+        for name, worker in workers.items():
+            _require_equal(name, worker.call("result"), expected)
+        for variant in matched.values():
+            peaks[variant.name] = workers[variant.name].call("peak_bytes")
 
-    ratios = ranking | {variant.name: ratio(seconds[variant.name], seconds[PLAIN]) for variant in timed}
+    over_plain = {variant.name: ratio(seconds[variant.name], seconds[PLAIN]) for variant in timed}
     activation = {name: peak - before for name, (peak, before) in peaks.items()}
+    at_their_memory = {rival: ratio(seconds[ours.name], seconds[rival]) for rival, ours in matched.items()}
+    best = min((policy.name for policy in policies), key=lambda name: over_plain[name].median)
     headline = {
         "replay_over_checkpoint": ratio(seconds[NOTHING], seconds[FULL]),
-        "replay_over_best_policy": ratio(seconds[PLANNED], seconds[best.name]),
+        "replay_over_best_policy": at_their_memory[best],
         "attach_save_all_over_plain": ratio(seconds[ALL], seconds[PLAIN]),
+        "overhead_over_ideal": excess_ratio(seconds[NOTHING], seconds[IDEAL], seconds[PLAIN]),
     }
     figures = {name: estimate.median for name, estimate in headline.items()} | {
         "peak_over_checkpoint": activation[NOTHING] / activation[FULL],
-        "peak_over_best_policy": activation[PLANNED] / activation[best.name],
-        "best_policy": best.name,
-        "planned_saved_bytes": saved_bytes,
+        "min_peak_over_checkpoint": activation[LEAST.name] / activation[FULL],
+        "best_policy": best,
+        "peak_over_best_policy": activation[matched[best].name] / activation[best],
+        "planned_saved_bytes": saved_bytes[matched[best].name],
+        "rivals": {
+            rival: {
+                "time_over_plain": over_plain[rival].median,
+                "peak_over_plain": activation[rival] / activation[PLAIN],
+                "tidetape_over_it": at_their_memory[rival].median,
+                "tidetape_over_it_interval": at_their_memory[rival].as_json(),
+                "tidetape_peak_over_it": activation[ours.name] / activation[rival],
+                "tidetape_feasible": feasible[ours.name],
+            }
+            for rival, ours in matched.items()
+        },
+        "model_type": shape.model_type,
         "dtype": str(shape.dtype).removeprefix("torch."),
         "plain_seconds": median_interval(seconds[PLAIN]).median,
         "intervals": {name: estimate.as_json() for name, estimate in headline.items()},
-        "over_plain": {name: estimate.as_json() for name, estimate in ratios.items()},
+        "over_plain": {name: estimate.as_json() for name, estimate in over_plain.items()},
         "peak_bytes": activation,
     }
-    _print(shape, figures, headline, ratios, activation)
+    _print(shape, figures, headline, over_plain, activation)
     return figures
 
 
-def _results_and_peaks(shape):
+def _worker(variant, shape, metered=False):
+    return Worker(variant.name, functools.partial(ShapeTraining, variant, shape), metered)
+
+
+def _results_and_peaks(shape, rivals):
     """(plain training's loss and gradients, {variant: (step peak, bytes before)}); every variant's gradients were compared."""
     expected, peaks = None, {}
-    for variant in (variants.PLAIN, variants.FULL_CHECKPOINT, *POLICIES, variants.NOTHING_SAVED, variants.ALL_SAVED):
-        with Worker(variant, shape, metered=True) as worker:
+    for variant in (variants.PLAIN, variants.FULL_CHECKPOINT, *rivals, variants.NOTHING_SAVED, variants.ALL_SAVED, LEAST):
+        with _worker(variant, shape, metered=True) as worker:
+            if variant is LEAST:
+                worker.call("wait_for_plan")
             peaks[variant.name] = worker.call("peak_bytes")
             result = worker.call("result")
         expected = expected or result
@@ -65,19 +90,8 @@ def _results_and_peaks(shape):
     return expected, peaks
 
 
-def _rank(shape, rounds):
-    """The policies' times over plain."""
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(variant, shape)) for variant in (variants.PLAIN, *POLICIES)]
-        seconds = timing.measure(_samplers(workers, shape), rounds)
-    return {policy.name: ratio(seconds[policy.name], seconds[PLAIN]) for policy in POLICIES}
-
-
 def _samplers(workers, shape):
-    def sampler(worker):
-        return lambda: worker.call("step_seconds", shape.steps, shape.warm_steps)
-
-    return {worker.name: sampler(worker) for worker in workers}
+    return {name: functools.partial(worker.call, "step_seconds", shape.steps, shape.warm_steps) for name, worker in workers.items()}
 
 
 def _require_equal(name, result, expected):
@@ -90,10 +104,17 @@ def _require_equal(name, result, expected):
         raise AssertionError(f"{name}: {len(different)} of {len(gradients)} gradients differ from plain's, first {different[0]}")
 
 
-def _print(shape, figures, headline, ratios, activation):
+def _print(shape, figures, headline, over_plain, activation):
+    # The ideal rerun holds what it reads: it is for its time alone.
     rows = [
-        [name, estimate, estimate.count, report.mebibytes(activation[name]), f"{activation[name] / activation[FULL]:.3f}"]
-        for name, estimate in sorted(ratios.items(), key=lambda item: item[1].median)
+        [
+            name,
+            estimate,
+            estimate.count,
+            report.mebibytes(activation[name]) if name in activation else "-",
+            f"{activation[name] / activation[FULL]:.3f}" if name in activation else "-",
+        ]
+        for name, estimate in sorted(over_plain.items(), key=lambda item: item[1].median)
     ]
     report.print_table(
         f"{shape.name}: {shape.model_type}, {shape.batch} x {shape.tokens} tokens, {figures['dtype']}, plain step "
@@ -103,4 +124,10 @@ def _print(shape, figures, headline, ratios, activation):
     )
     for name, estimate in headline.items():
         print(f"  {name} = {estimate}")
-    print(f"  peak_over_checkpoint = {figures['peak_over_checkpoint']:.4f}", flush=True)
+    for name, rival in figures["rivals"].items():
+        feasible = "" if rival["tidetape_feasible"] else ", more than this limit"
+        print(
+            f"  tidetape / {name} = {rival['tidetape_over_it']:.3f}, at {rival['tidetape_peak_over_it']:.3f} of its peak{feasible}"
+        )
+    for name in ("peak_over_checkpoint", "min_peak_over_checkpoint"):
+        print(f"  {name} = {figures[name]:.4f}", flush=True)

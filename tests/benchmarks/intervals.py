@@ -49,3 +49,8 @@ def ratio(numerators, denominators):
 def difference(minuends, subtrahends, divisor=1.0):
     """The median of the pairwise differences, each divided by `divisor`."""
     return median_interval([(a - b) / divisor for a, b in zip(minuends, subtrahends, strict=True)])
+
+
+def excess_ratio(numerators, denominators, base):
+    """The median of how far the numerators lie above `base`, over how far the denominators do; pairs as in ratio()."""
+    return median_interval([(a - c) / (b - c) for a, b, c in zip(numerators, denominators, base, strict=True)])

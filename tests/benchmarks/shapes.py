@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import torch
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 
@@ -21,6 +22,12 @@ class Shape:
     # A short step is timed as the mean of several, after one that fills the caches.
     steps: int = 1
     warm_steps: int = 0
+    # How Hugging Face runs the experts, where there are any; None: as it does by default, all in one grouped matmul.
+    experts: str | None = None
+
+    @property
+    def has_experts(self):
+        return any(key in self.config for key in ("num_experts", "num_local_experts"))
 
 
 OP_BOUND = Shape(
@@ -60,7 +67,60 @@ COMPUTE_BOUND = Shape(
     dtype=torch.bfloat16,
 )
 
-SHAPES = {shape.name: shape for shape in (OP_BOUND, COMPUTE_BOUND)}
+COMPUTE_FP32 = dataclasses.replace(COMPUTE_BOUND, name="compute_fp32", dtype=torch.float32)
+
+MOE = Shape(
+    name="moe",
+    model_type="qwen3_moe",
+    config={
+        "hidden_size": 256,
+        "moe_intermediate_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "vocab_size": 1024,
+    },
+    batch=2,
+    tokens=128,
+    dtype=torch.float32,
+    steps=2,
+    warm_steps=1,
+)
+
+# Three gated delta nets and one attention.
+HYBRID = Shape(
+    name="hybrid",
+    model_type="qwen3_5_text",
+    config={
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
+        "vocab_size": 1024,
+    },
+    batch=2,
+    tokens=128,
+    dtype=torch.float32,
+    steps=2,
+    warm_steps=1,
+)
+
+# Experts run one by one, about a quarter of them without tokens.
+MOE_EAGER = dataclasses.replace(
+    MOE, name="moe_eager", config=MOE.config | {"num_experts": 32}, steps=1, warm_steps=0, experts="eager"
+)
+
+SHAPES = {shape.name: shape for shape in (OP_BOUND, COMPUTE_BOUND, COMPUTE_FP32, MOE, HYBRID, MOE_EAGER)}
 
 
 def custom_shape(config_file, model_type, overrides, batch, tokens, dtype, rounds):
@@ -97,6 +157,8 @@ def build_model(shape):
     config = AutoConfig.for_model(shape.model_type, **shape.config)
     config.use_cache = False
     model = AutoModelForCausalLM.from_config(config, dtype=shape.dtype, attn_implementation="sdpa").train()
+    if shape.experts:
+        model.set_experts_implementation(shape.experts)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     return model
@@ -107,3 +169,8 @@ def build_batch(shape, model):
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(model.config.get_text_config().vocab_size, (shape.batch, shape.tokens), generator=generator)
     return {"input_ids": tokens, "labels": tokens}
+
+
+def blocks_of(model):
+    """The repeated layers: the children of the longest ModuleList."""
+    return list(max((module for module in model.modules() if isinstance(module, nn.ModuleList)), key=len))

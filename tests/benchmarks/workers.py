@@ -1,4 +1,4 @@
-"""One process a variant: a session manages one model a process, and its memory limit is the process's.
+"""One process a variant of training: a session manages one model a process, and its memory limit is the process's.
 
 The processes are forks of one that has loaded the libraries, so that code lies at the same addresses in all of them. They work one
 at a time, when they are told.
@@ -10,21 +10,19 @@ import traceback
 
 import torch
 
-from tests.benchmarks.variants import Training
-
 # Far above a step; a worker that is silent for longer hangs.
 MOST_SECONDS = 1800
 
 
 class Worker:
-    """A variant that trains in a process of its own. Calls of Training's methods are made there; errors come back."""
+    """An object in a process of its own. Calls of its methods are made there; errors come back."""
 
-    def __init__(self, variant, shape, metered=False):
-        """`metered`: counts bytes from the start, also where the variant has no use for tidetape."""
-        self.name = variant.name
+    def __init__(self, name, make, metered=False):
+        """`make()` makes the object there. `metered`: counts bytes from the start, also where nothing else imports tidetape."""
+        self.name = name
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(variant, shape, metered, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(make, metered, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -54,24 +52,23 @@ class Worker:
             self._process.kill()
 
 
-def _serve(variant, shape, metered, pipe):
+def _serve(make, metered, pipe):
     torch.set_num_threads(1)
     if metered:
         import tidetape  # noqa: F401
-    training = None
+    served = None
     while True:
         try:
             method, arguments = pipe.recv()
         except EOFError:
             return
         try:
-            if training is None:
-                training = Training(variant, shape)
-                training.result()  # whatever a first step sets up
+            if served is None:
+                served = make()
                 gc.collect()
                 gc.freeze()
                 gc.disable()
             gc.collect()
-            pipe.send((True, getattr(training, method)(*arguments)))
+            pipe.send((True, getattr(served, method)(*arguments)))
         except Exception:
             pipe.send((False, traceback.format_exc()))
