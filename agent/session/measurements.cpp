@@ -12,7 +12,7 @@ namespace {
 // A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ. Where
 // each step still brings new ops or larger values it takes more.
 constexpr int32_t kSteadyProfiles = 3;
-constexpr int32_t kVaryingProfiles = 6;
+constexpr int32_t kVaryingProfiles = 7;
 // The margin on top: the largest difference seen between two steps at one place, but no more than this share of the step's peak.
 constexpr double kLargestMargin = 0.01;
 constexpr double kLargestVaryingMargin = 0.10;
@@ -50,7 +50,11 @@ void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::s
 }
 
 bool Measurements::ready() const {
-  return profiles_ >= kVaryingProfiles || (profiles_ >= kSteadyProfiles && !varying_) || (profiles_ > kSteadyProfiles && !news_);
+  return profiles_ >= (varying_ ? kVaryingProfiles : kSteadyProfiles);
+}
+
+bool Measurements::wants_sending() const {
+  return std::any_of(tape_of_block_.begin(), tape_of_block_.end(), [](const auto& entry) { return entry.second->wants_sending(); });
 }
 
 ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes) {

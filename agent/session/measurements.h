@@ -39,8 +39,12 @@ class Measurements {
 
   // Enough steady steps were seen to plan by.
   bool ready() const;
-  // The newest step had ops or backward events that no step before it had.
+  // The newest step had ops that no step before it had.
   bool had_news() const { return news_; }
+  // Steps differ in their ops or sizes.
+  bool varying() const { return varying_; }
+  // The planner lacks a tape, or knows one badly.
+  bool wants_sending() const;
 
   // All of it, with a margin for what differs between steps, and tapes that the planner lacks sent before.
   ProfileReport Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes);

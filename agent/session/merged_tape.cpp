@@ -16,8 +16,10 @@ namespace {
 constexpr size_t kSamples = 32;
 // What an op is thought to cost that no replay has timed: about one dispatch with a small kernel.
 constexpr double kUnmeasuredSeconds = 1e-5;
-// The planner hears of a tape again when so much more of what backward reads would follow the plan's default.
-constexpr double kNewsRatio = 0.05;
+// The planner hears of a tape again when in so many recordings in a row more than this share of what backward reads was new to it, and
+// would follow the plan's default, or when they were larger by as much.
+constexpr double kStrangeRatio = 0.2;
+constexpr int32_t kStrangeRecordings = 3;
 
 std::string Shape(const Tape& tape, const ValueRef& value) {
   std::ostringstream text;
@@ -110,6 +112,7 @@ bool MergedTape::Add(const Tape& tape) {
   if (!order) return false;
   bool larger = false;
   const std::vector<int32_t> numbers = AddStorages(tape, larger);
+  CompareWithSent(tape, numbers);
   if (order->size > ops_.size()) {
     std::vector<Op> merged(order->size);
     for (size_t i = 0; i < ops_.size(); ++i) merged[order->base_at[i]] = std::move(ops_[i]);
@@ -153,9 +156,19 @@ int64_t MergedTape::ConsumedBytes() const {
   return bytes;
 }
 
-bool MergedTape::wants_sending() const {
-  const int64_t now = ConsumedBytes();
-  return sent_.hash == 0 || static_cast<double>(now - sent_.consumed_bytes) > kNewsRatio * static_cast<double>(now);
+bool MergedTape::wants_sending() const { return sent_.hash == 0 || strange_in_a_row_ >= kStrangeRecordings; }
+
+void MergedTape::CompareWithSent(const Tape& tape, const std::vector<int32_t>& numbers) {
+  if (sent_.hash == 0) return;
+  int64_t all = 0, unknown = 0;
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    if (!tape.storages[s].consumed) continue;
+    all += tape.storages[s].bytes;
+    if (numbers[s] >= sent_.storages) unknown += tape.storages[s].bytes;
+  }
+  const int64_t larger = std::max<int64_t>(0, all - sent_.consumed_bytes);
+  const bool strange = static_cast<double>(std::max(unknown, larger)) > kStrangeRatio * static_cast<double>(all);
+  strange_in_a_row_ = strange ? strange_in_a_row_ + 1 : 0;
 }
 
 uint64_t MergedTape::Hash() const {
@@ -233,7 +246,9 @@ tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_bl
   tape.backward = events.data();
   tape.num_backward = events.size();
   const tt_link_status status = put_tape(link, &tape);
-  if (status == TT_LINK_OK) sent_ = {tape.structure_hash, ConsumedBytes(), KeysOf(ops_), KeysOf(given)};
+  if (status != TT_LINK_OK) return status;
+  sent_ = {tape.structure_hash, ConsumedBytes(), static_cast<int32_t>(storages_.size()), KeysOf(ops_), KeysOf(given)};
+  strange_in_a_row_ = 0;
   return status;
 }
 

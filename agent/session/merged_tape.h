@@ -36,7 +36,7 @@ class MergedTape {
   // is left out. Returns whether a value that was known is larger than ever before.
   bool Add(const Tape& tape);
 
-  // The planner does not know this tape, or it has grown by so much that it should know.
+  // The planner does not know this tape, or recordings in a row had so much on them that it does not know.
   bool wants_sending() const;
 
   // Hands the tape with `marks` as its backward to the link; sites that the tape does not have are left out. From then on `sent_hash`,
@@ -70,12 +70,14 @@ class MergedTape {
   struct Sent {
     uint64_t hash = 0;
     int64_t consumed_bytes = 0;
+    int32_t storages = 0;  // the first so many of storages_
     std::vector<uint64_t> ops;
     std::vector<uint64_t> events;
   };
 
   // The storages of `tape` as numbers of this one's.
   std::vector<int32_t> AddStorages(const Tape& tape, bool& larger);
+  void CompareWithSent(const Tape& tape, const std::vector<int32_t>& numbers);
   static double MedianSeconds(const Op& op);
   int64_t ConsumedBytes() const;
   uint64_t Hash() const;
@@ -87,6 +89,7 @@ class MergedTape {
   std::vector<int32_t> consumed_;  // in order of packing
   Sent sent_;
   uint64_t revision_ = 0;  // of the sizes, under one set of sites
+  int32_t strange_in_a_row_ = 0;  // recordings that the tape as it was sent describes badly
 };
 
 }  // namespace tidetape::agent

@@ -193,7 +193,13 @@ bool Session::Steady() const {
 
 bool Session::ProfileNext() const {
   return step_ < kProfiledSteps || step_ < activated_at_ + kProfiledStepsAfterSwitch || step_ % kProfilePeriod == 0 ||
-         (step_ < kVaryingProfiledSteps && measurements_.had_news());
+         (step_ < kVaryingProfiledSteps && (measurements_.had_news() || (measurements_.varying() && !measurements_.ready())));
+}
+
+// A plan that keeps its limit stays in force while steps vary: each would bring a largest value of something.
+bool Session::WorthReporting(const StepStats& stats) const {
+  return plan_ == nullptr || !measurements_.varying() || stats.step_peak_bytes > plan_->memory_limit_bytes ||
+         measurements_.wants_sending() || stats.step % kProfilePeriod == 0;
 }
 
 StepStats Session::FinishStep(double agent_seconds) {
@@ -218,7 +224,7 @@ StepStats Session::FinishStep(double agent_seconds) {
     const std::lock_guard lock(mutex_);
     recorded_.clear();
     if (report_profile) measurements_.AddProfile(memory, names_);
-    Report(stats, report_profile && measurements_.ready());
+    Report(stats, report_profile && measurements_.ready() && WorthReporting(stats));
   }
   position_ = 0;
   optimizer_steps_before_ = optimizer_steps_.load(std::memory_order_relaxed);

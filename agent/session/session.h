@@ -124,6 +124,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   void Report(const StepStats& stats, bool profiled);
   bool Steady() const;
   bool ProfileNext() const;
+  bool WorthReporting(const StepStats& stats) const;
   void TakeCandidate();
 
   std::vector<std::shared_ptr<Block>> blocks_;
