@@ -122,6 +122,7 @@ TapePtr Recorder::End() {
     if (record.outside_version.enabled()) record.outside_version_seen = record.outside_version.current_version();
   }
   if (auditing_) audited_.Audit(tape);
+  tape.MovePlanned();
   if (std::find(tape.needed.begin(), tape.needed.end(), 1) != tape.needed.end()) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),

@@ -120,7 +120,9 @@ void Tape::Prepare() {
     if (record.handles > 0 || record.reads_left > 0) continue;
     if (record.kind == StorageKind::kIntermediate || releases_inputs) DropKept(static_cast<int32_t>(s));
   }
-  saved_bytes = 0;
+}
+
+void Tape::MovePlanned() {
   for (size_t s = 0; s < storages.size(); ++s) {
     const StorageRecord& record = storages[s];
     if (!record.kept || record.kind != StorageKind::kIntermediate) continue;

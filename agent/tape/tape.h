@@ -146,6 +146,8 @@ class Tape : public c10::intrusive_ptr_target {
 
   // Once recording has ended: which ops a replay would run, and which kept storages nobody needs.
   void Prepare();
+  // After that: moves what the plan moves to host memory, and counts what stays.
+  void MovePlanned();
 
   // Backward begins to read. The caller holds `mutex`.
   void BeginBackward();
