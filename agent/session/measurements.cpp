@@ -1,7 +1,6 @@
 #include "agent/session/measurements.h"
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
 #include "agent/tape/block.h"
@@ -123,12 +122,9 @@ std::map<std::string, std::vector<SiteInfo>> Measurements::Sites() const {
   return sites;
 }
 
-std::string Measurements::ToText() const {
+std::string Measurements::ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of) const {
   std::string text;
-  std::unordered_set<const MergedTape*> told;
-  for (const auto& [name, tape] : tape_of_block_) {
-    if (told.insert(tape.get()).second) text += tape->ToText();
-  }
+  for (const auto& [name, tape] : tape_of_block_) text += tape->ToText(name, actions_of(name));
   return text;
 }
 

@@ -3,6 +3,7 @@
 #define TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,7 +52,8 @@ class Measurements {
 
   // By block, the storages of its tape.
   std::map<std::string, std::vector<SiteInfo>> Sites() const;
-  std::string ToText() const;
+  // The blocks' tapes as text; `actions_of` says what is planned for a block, null for nothing.
+  std::string ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of) const;
 
  private:
   struct Instance {

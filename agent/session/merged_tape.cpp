@@ -51,6 +51,19 @@ uint64_t KeyOf(const Tape& tape, int32_t index, std::unordered_map<uint64_t, uin
   return Mix(key, occurrences[key]++);
 }
 
+// What happens to a value, and why.
+const char* FateOf(const SiteInfo& storage, const BlockActions* actions) {
+  if (storage.must_save) return storage.consumed ? "kept, it cannot be reproduced" : "kept for replays, it cannot be reproduced";
+  if (actions != nullptr && actions->move.count(storage.site) > 0) return "moved to host memory by the plan";
+  if (actions != nullptr && actions->save.count(storage.site) > 0) {
+    return storage.consumed ? "kept by the plan" : "kept by the plan, a replay starts from it";
+  }
+  if (!storage.consumed) return "let go, backward does not read it";
+  if (actions != nullptr && actions->save_by_default && actions->replay.count(storage.site) == 0) return "kept by default";
+  if (actions != nullptr && actions->replay.count(storage.site) > 0) return "replayed by the plan";
+  return "replayed by default";
+}
+
 template <class Item>
 std::vector<uint64_t> KeysOf(const std::vector<Item>& items) {
   std::vector<uint64_t> keys;
@@ -289,22 +302,21 @@ void MergedTape::EventBytes(const MarkSequence& marks, int64_t base_bytes, std::
   }
 }
 
-std::string MergedTape::ToText() const {
+std::string MergedTape::ToText(const std::string& block, const BlockActions* actions) const {
   std::ostringstream text;
-  text << "block " << name_ << ", structure " << std::hex << Hash() << std::dec << "\n";
+  text << "block " << block << ", structure " << std::hex << Hash() << std::dec << ", " << ops_.size() << " ops\n";
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
-    text << "  " << i << " " << op.name << (op.replayable ? "" : " (kept)");
-    text << " reads";
+    text << "  " << i << " " << op.name << (op.replayable ? "" : " (never replayed)") << " reads";
     for (const int32_t s : op.reads) text << " %" << s;
-    text << " writes";
-    for (const int32_t s : op.writes) text << " %" << s << " (" << storages_[s].bytes << " B, " << storages_[s].label << ")";
-    if (const double seconds = MedianSeconds(op); seconds >= 0) text << " " << seconds * 1e6 << " us";
+    if (const double seconds = MedianSeconds(op); seconds >= 0) text << ", " << seconds * 1e6 << " us";
     text << "\n";
+    for (const int32_t s : op.writes) {
+      const SiteInfo& storage = storages_[s];
+      text << "      %" << s << " site " << std::hex << storage.site << std::dec << ", " << storage.label << ", " << storage.bytes
+           << " B: " << FateOf(storage, actions) << "\n";
+    }
   }
-  text << "  backward reads";
-  for (const int32_t s : consumed_) text << " %" << s;
-  text << "\n";
   return text.str();
 }
 

@@ -13,6 +13,7 @@
 
 #include "agent/link/tt_link.h"
 #include "agent/session/mark_sequence.h"
+#include "agent/tape/block.h"
 #include "agent/tape/tape.h"
 
 namespace tidetape::agent {
@@ -53,7 +54,10 @@ class MergedTape {
   void EventBytes(const MarkSequence& marks, int64_t base_bytes, std::vector<int64_t>& peaks, std::vector<int64_t>& starts) const;
 
   const std::vector<SiteInfo>& sites() const { return storages_; }
-  std::string ToText() const;
+
+  // For people, a line an op: what it makes, what that costs to replay, and what happens to it under `actions` (null: nothing is
+  // saved) and why.
+  std::string ToText(const std::string& block, const BlockActions* actions) const;
 
  private:
   struct Op {

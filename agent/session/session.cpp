@@ -341,7 +341,10 @@ bool Session::connected_to_planner(std::string& last_error) const {
 
 std::string Session::Explain() const {
   const std::lock_guard lock(mutex_);
-  return measurements_.ToText();
+  return measurements_.ToText([this](const std::string& block) -> const BlockActions* {
+    if (plan_ != nullptr) return plan_->Find(-1, block);
+    return memory_limit_bytes_ == -1 ? &keep_all_ : nullptr;
+  });
 }
 
 std::map<std::string, std::vector<SiteInfo>> Session::Sites() const {

@@ -117,10 +117,11 @@ void PrintHull(const google::protobuf::RepeatedPtrField<v1::FrontierPoint>& poin
 }
 
 void PrintExplanation(const v1::ExplainPlanResponse& explanation, std::ostream& out) {
-  Table table({"BLOCK", "VALUE", "ACTION", "BYTES", "REPLAY", "WHY"});
+  Table table({"BLOCK", "SITE", "VALUE", "ACTION", "BYTES", "REPLAY", "WHY"});
   for (const v1::ExplainedBlock& block : explanation.blocks()) {
     for (const v1::ExplainedValue& value : block.values()) {
-      table.Add({block.name(), value.label().empty() ? absl::StrCat("storage ", value.storage()) : value.label(),
+      table.Add({block.name(), absl::StrCat(absl::Hex(value.site(), absl::kZeroPad16)),
+                 value.label().empty() ? absl::StrCat("storage ", value.storage()) : value.label(),
                  ActionName(value.action()), FormatBytes(value.bytes()), FormatSeconds(value.replay_seconds()), value.why()});
     }
   }

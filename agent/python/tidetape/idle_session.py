@@ -24,6 +24,15 @@ class IdleSession:
     def explain(self) -> str:
         return f"nothing is recorded: {self.reason}"
 
+    def sites(self) -> dict:
+        return {}
+
+    def demotions(self) -> dict[str, int]:
+        return {}
+
+    def impose(self, actions: dict[str, dict[int, str]], default: str = "replay") -> None:
+        """Has no effect."""
+
     def set_memory_limit(self, limit: int | str) -> None:
         """Has no effect."""
 

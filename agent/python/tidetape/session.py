@@ -64,6 +64,7 @@ class Session:
             forward = BlockForward(module, self.native.add_block(name), self)
             forward.install()
             self._forwards.append(weakref.ref(forward))
+        self._model = weakref.ref(model)
         own = weakref.ref(self)
         self._hooks = [
             register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()),
@@ -95,8 +96,13 @@ class Session:
         """Why block executions ran without a tape, with their counts."""
         return dict(self.native.passed_through())
 
+    @property
+    def model(self) -> nn.Module | None:
+        """The attached model, while it lives."""
+        return self._model()
+
     def explain(self) -> str:
-        """The tapes as text."""
+        """The tapes as text, see tidetape.explain."""
         return self.native.explain()
 
     def sites(self) -> dict[str, list[Site]]:
