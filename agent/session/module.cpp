@@ -229,6 +229,14 @@ PYBIND11_MODULE(_C, m) {
             session.block(block).SetNames(parameters, buffers);
           },
           py::arg("block"), py::arg("parameters"), py::arg("buffers"))
+      .def(
+          "add_inner_unit",
+          [](Session& session, int32_t block, const Block::NamedTensors& parameters) {
+            session.block(block).AddInnerUnit(parameters);
+          },
+          py::arg("block"), py::arg("parameters"))
+      .def("pause", &Session::Pause)
+      .def("resume", &Session::Resume)
       .def("wants_names", [](Session& session, int32_t block) { return session.block(block).wants_names(); })
       .def("begin_block",
            [](Session& session, int32_t block, const py::tuple& args, const py::dict& kwargs) {

@@ -160,6 +160,13 @@ void Session::EndBlock() {
   SetIntercepting(model_depth_ > 0 && open_tapes::Any());
 }
 
+void Session::Pause() {
+  intercepting_before_pause_ = Intercepting();
+  SetIntercepting(false);
+}
+
+void Session::Resume() { SetIntercepting(intercepting_before_pause_); }
+
 void Session::LeaveModel() {
   if (model_depth_ > 0 && --model_depth_ == 0) SetIntercepting(false);
 }

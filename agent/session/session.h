@@ -74,6 +74,10 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   // It ended, or threw.
   void EndBlock();
 
+  // Around what is no part of the block's computation: collectives that gather a unit inside it, say.
+  void Pause();
+  void Resume();
+
   // Which recordings are audited; see tape/audit.h.
   enum class Audit { kNever, kNewStructures, kEveryRecording };
   void SetAudit(Audit audit) { audit_ = audit; }
@@ -137,6 +141,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t position_ = 0;
   int32_t first_block_ = -1;
   int32_t model_depth_ = 0;
+  bool intercepting_before_pause_ = false;
   std::vector<std::string> names_;  // of the executions of the step
   std::chrono::steady_clock::time_point step_start_;
   std::atomic<int64_t> optimizer_steps_{0};

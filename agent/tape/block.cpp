@@ -6,17 +6,20 @@ namespace tidetape::agent {
 
 void Block::SetNames(const NamedTensors& parameters, const NamedTensors& buffers) {
   tensors_.clear();
-  AddNames(parameters, false);
-  AddNames(buffers, true);
+  AddNames(parameters, false, false);
+  AddNames(buffers, true, false);
   wants_names_ = false;
 }
 
-void Block::AddNames(const NamedTensors& tensors, bool buffers) {
+void Block::AddInnerUnit(const NamedTensors& parameters) { AddNames(parameters, false, true); }
+
+void Block::AddNames(const NamedTensors& tensors, bool buffers, bool inner_unit) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->has_storage()) continue;
     const Site site = Mix(HashText("parameter"), HashText(name));
     names_[site] = name;
-    tensors_.try_emplace(tensor.storage().unsafeGetStorageImpl(), Entry{tensor.storage().getWeakStorageImpl(), {site, buffers}});
+    tensors_.insert_or_assign(tensor.storage().unsafeGetStorageImpl(),
+                              Entry{tensor.storage().getWeakStorageImpl(), {site, buffers, inner_unit}});
   }
 }
 

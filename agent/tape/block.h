@@ -34,10 +34,13 @@ class Block {
   using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
   // The parameters and buffers by name, below the block. To be called again when wants_names() says so: FSDP swaps parameters.
   void SetNames(const NamedTensors& parameters, const NamedTensors& buffers);
+  // Parameters of a unit inside the block, which are whole now and will not be when a replay runs.
+  void AddInnerUnit(const NamedTensors& parameters);
 
   struct Named {
     Site site = 0;  // 0: not known
     bool buffer = false;
+    bool inner_unit = false;
   };
   // The parameter or buffer that has this storage. An unknown storage of a leaf is noted, see wants_names().
   Named Find(const c10::StorageImpl* storage, bool leaf);
@@ -65,7 +68,7 @@ class Block {
 
  private:
   const std::string name_;
-  void AddNames(const NamedTensors& tensors, bool buffers);
+  void AddNames(const NamedTensors& tensors, bool buffers, bool inner_unit);
 
   struct Entry {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps the address from being used again

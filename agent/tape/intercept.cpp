@@ -61,6 +61,8 @@ const std::string& InstallInterception() {
 
 void SetIntercepting(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
+bool Intercepting() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+
 int64_t InterceptedOps() { return intercepted; }
 
 }  // namespace tidetape::agent

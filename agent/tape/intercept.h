@@ -16,6 +16,7 @@ const std::string& InstallInterception();
 // Switches the interception on or off for the calling thread. While it is on, ops go to Recorder::Current(); if that is null, writes
 // are checked against the open tapes.
 void SetIntercepting(bool on);
+bool Intercepting();
 
 // Ops that went through the fallback on the calling thread so far.
 int64_t InterceptedOps();

@@ -157,6 +157,7 @@ int32_t Recorder::AddOutside(const at::Tensor& tensor, uint64_t hint) {
   const Block::Named named = tape_->block->Find(storage, tensor.is_leaf() && tensor.requires_grad());
   record.kind = named.site != 0 && !named.buffer ? StorageKind::kParameter : StorageKind::kBlockInput;
   record.site = named.site;
+  record.inner_unit = named.inner_unit;
   if (record.site == 0) {
     const uint64_t base = Mix(HashText("outside"), hint);
     record.site = Mix(base, occurrences_[base]++);
@@ -202,6 +203,7 @@ ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t
     record.must_save = true;
   }
   if (record.must_save) KeepOriginal(storage);
+  if (record.inner_unit) op.replayable = false;
   reads_hash_ = Mix(reads_hash_, record.content);
   return Refer(tensor, storage);
 }

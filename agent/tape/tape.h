@@ -93,6 +93,7 @@ struct StorageRecord {
   uint16_t version = 0;
   StorageKind kind = StorageKind::kIntermediate;
   bool must_save = false;      // made or written by something that cannot be replayed
+  bool inner_unit = false;     // a parameter that is not there when a replay runs
   bool uninitialized = false;  // allocated, and not yet written by a recorded op
   bool consumed = false;       // autograd packed it
   bool move = false;           // the plan moves it to host memory at the end of forward

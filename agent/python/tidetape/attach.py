@@ -59,7 +59,7 @@ def attach(
         _log.warning("tidetape: %s", checkpointing.message)
     managed = []
     for name, module in checkpointing.managed:
-        reason = compiled_reason(module) or _inner_units(module)
+        reason = compiled_reason(module)
         if reason is None:
             managed.append((name, unwrap(module)))
         else:
@@ -70,12 +70,3 @@ def attach(
     attached = session.Session(model, managed, limit, planner, job, checkpointing)
     session._set_current(attached)
     return attached
-
-
-def _inner_units(module: nn.Module) -> str | None:
-    """FSDP2 units inside the block: a replay may run before they are unsharded."""
-    from torch.distributed.fsdp import FSDPModule
-
-    if any(isinstance(inner, FSDPModule) for inner in module.modules() if inner is not module):
-        return "it has FSDP2 units inside; make the block one unit, or name smaller blocks"
-    return None

@@ -38,7 +38,7 @@ class BlockForward:
         native = self.native
         self.session.before_block()
         if native.wants_names(self.number):
-            native.set_names(self.number, _plain(module.named_parameters()), _plain(module.named_buffers()))
+            native.set_names(self.number, plain_tensors(module.named_parameters()), plain_tensors(module.named_buffers()))
         if not native.begin_block(self.number, args, kwargs):
             return self.inner(module, args, kwargs)
         try:
@@ -66,6 +66,6 @@ class BlockForward:
             module.__dict__["forward"] = self.replaced
 
 
-def _plain(named) -> list[tuple[str, torch.Tensor]]:
+def plain_tensors(named) -> list[tuple[str, torch.Tensor]]:
     """The tensors by name as they are now: FSDP swaps sharded and whole parameters around the forward."""
     return [(name, t.data) for name, t in named if type(t.data) is torch.Tensor and t.layout == torch.strided]

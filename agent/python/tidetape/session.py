@@ -19,6 +19,7 @@ from .agreement import Agreement
 from .block_forward import BlockForward
 from .existing import ExistingCheckpointing
 from .incarnation import new_incarnation
+from .inner_units import watch_inner_units
 from .plan import Plan, PlannedBlock, Site
 
 _log = logging.getLogger("tidetape")
@@ -60,13 +61,15 @@ class Session:
         self._started = False
         self._detached = False
         self._said_infeasible = 0
+        self._hooks = []
         for name, module in blocks:
             forward = BlockForward(module, self.native.add_block(name), self)
             forward.install()
             self._forwards.append(weakref.ref(forward))
+            self._hooks += watch_inner_units(module, forward.number, self)
         self._model = weakref.ref(model)
         own = weakref.ref(self)
-        self._hooks = [
+        self._hooks += [
             register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()),
             model.register_forward_pre_hook(lambda *_: own() and own().native.enter_model()),
             model.register_forward_hook(lambda *_: own() and own().native.leave_model(), always_call=True),
