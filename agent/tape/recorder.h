@@ -37,6 +37,8 @@ class Recorder {
   ValueRef Pack(const at::Tensor& tensor);
 
   const TapePtr& tape() const { return tape_; }
+  // The storage that was recorded under this number, if it is still alive.
+  StorageRef Original(int32_t storage) const { return originals_[storage].lock(); }
 
   // The recordings that begin from now on are audited at their end; see audit.h.
   void set_auditing(bool auditing) { auditing_ = auditing; }

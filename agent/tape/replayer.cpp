@@ -246,6 +246,39 @@ class Replayer {
 
 }  // namespace
 
+StorageRef MaterialiseInForward(Tape& tape, int32_t storage, StorageRef original) {
+  if (original) return original;
+  // Everything counts as needed, so that nothing is let go: what the rest of the forward and backward will read is not known yet.
+  tape.needed.assign(tape.ops.size(), 1);
+  tape.done.assign(tape.ops.size(), 0);
+  const int32_t kManyReads = 1 << 30;
+  for (StorageRecord& record : tape.storages) record.reads_left = kManyReads;
+  const bool measured = std::exchange(tape.measured_costs, false);
+  StorageRef made;
+  const auto restore = [&] {
+    for (size_t s = 0; s < tape.storages.size(); ++s) {
+      tape.DropReplayed(static_cast<int32_t>(s));
+      tape.storages[s].replayed_version = 0;
+      tape.storages[s].reads_left = 0;
+    }
+    tape.needed.clear();
+    tape.done.clear();
+    tape.measured_costs = measured;
+    tape.replay_seconds = 0;
+    tape.replayed_ops = 0;
+  };
+  try {
+    const ReplayState state;
+    Replayer(tape).Run(storage);
+    made = tape.storages[storage].replayed;
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+  return made;
+}
+
 void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op) {
   const ReplayState state;
   Replayer(tape).RunAll(after_op);

@@ -55,15 +55,25 @@ class SavedHandle final : public SavedVariableHooks {
     CheckVersion(*tape_, version_, expected_version_, held_.defined() ? "a tensor" : "an intermediate");
     if (value_.storage < 0) return held_;
     const std::lock_guard lock(tape_->mutex);
+    if (tape_->recording) return WithVersion(tape_->Build(value_, MaterialiseInForward(*tape_, value_.storage, Original())));
     const StorageRecord& record = tape_->storages[value_.storage];
     StepProfile::Get().Reads(tape_->position, tape_->structure_hash, !tape_->backward_begun, record.site);
     tape_->BeginBackward();
-    at::Tensor tensor = tape_->Build(value_, Materialise(*tape_, value_.storage));
+    return WithVersion(tape_->Build(value_, Materialise(*tape_, value_.storage)));
+  }
+
+ private:
+  at::Tensor WithVersion(at::Tensor tensor) const {
     if (version_.enabled()) tensor.unsafeGetTensorImpl()->set_version_counter(version_);
     return tensor;
   }
 
- private:
+  // While the tape is recorded: what autograd packed, if it is still alive.
+  StorageRef Original() const {
+    const Recorder* recorder = Recorder::Current();
+    return recorder != nullptr && recorder->tape() == tape_ ? recorder->Original(value_.storage) : StorageRef();
+  }
+
   // The same data without autograd history, and without a trip through the dispatcher.
   static at::Tensor Alias(const c10::TensorImpl& impl) {
     return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(), /*allow_tensor_metadata_change=*/false));
@@ -80,7 +90,7 @@ class SavedHandle final : public SavedVariableHooks {
       tape.DropKept(value_.storage);
       StepProfile::Get().ReleaseEnds(tape.position);
     }
-    if (tape.live_handles == 0 && tape.backward_begun) tape.Close();
+    if (tape.live_handles == 0 && tape.backward_begun && !tape.recording) tape.Close();
   }
 
   TapePtr tape_;
