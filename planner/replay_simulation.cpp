@@ -19,6 +19,7 @@ class Simulator {
     alive_ = set.saved_bytes;
     for (size_t i = 0; i < done_.size(); ++i) {
       if (!set.replayed[i]) continue;
+      ++pending_;
       for (const OpInput& input : index.inputs(i)) readings_[input.storage] += input.declared;
     }
     for (size_t s = 0; s < held_.size(); ++s) held_[s] = index.consumed(s);
@@ -29,7 +30,14 @@ class Simulator {
     for (int32_t s : reads) {
       // A storage that is there in an earlier version only is missing, too.
       if (!index_.intermediate(s) || set_.saved[s]) continue;
-      for (int32_t op : MissingProducers(s)) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
+      const std::vector<int32_t> missing = MissingProducers(s);
+      for (int32_t op : missing) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
+      if (missing.empty()) continue;
+      for (int32_t op = 0; pending_ > 0 && op < static_cast<int32_t>(done_.size()); ++op) {
+        if (!set_.replayed[op] || done_[op] || !Shrinks(op)) continue;
+        done_[op] = true;
+        event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
+      }
     }
     event.reading_bytes = alive_;
     for (int32_t s : releases) {
@@ -60,8 +68,26 @@ class Simulator {
     return found;
   }
 
+  // All that the op reads is there, and it frees at least what it makes.
+  bool Shrinks(int32_t op) const {
+    int64_t grows = 0;
+    for (const OpInput& input : index_.inputs(op)) {
+      const int32_t s = input.storage;
+      if (input.producer >= 0 && !done_[input.producer] && !(input.last && set_.saved[s])) return false;
+      if (there_[s] && !held_[s] && readings_[s] == input.declared) grows -= Bytes(s);
+    }
+    for (int32_t reader : index_.readers_before(op)) {
+      if (set_.replayed[reader] && !done_[reader]) return false;
+    }
+    for (int32_t s : index_.outputs(op)) {
+      if (!there_[s]) grows += Bytes(s);
+    }
+    return grows <= 0;
+  }
+
   // The most planned and workspace bytes while the op runs.
   int64_t Run(int32_t op) {
+    --pending_;
     for (int32_t s : index_.outputs(op)) {
       if (there_[s]) continue;
       there_[s] = true;
@@ -91,6 +117,7 @@ class Simulator {
   std::vector<int32_t> readings_;  // by ops that are still to be replayed
   std::vector<bool> held_;         // consumed and not released
   std::vector<bool> done_;         // by op: replayed already
+  int32_t pending_ = 0;  // ops that are still to be replayed
   int64_t alive_ = 0;
 };
 

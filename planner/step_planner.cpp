@@ -16,7 +16,7 @@ namespace {
 constexpr int32_t kSpreadVertices = 32;
 constexpr int32_t kNearVertices = 4;
 
-constexpr int32_t kKeepAllChoice = -1;  // other ids: vertices of the hull, or options
+constexpr int32_t kKeepAllChoice = -1;  // below: lean plans, -2 the first; other ids: vertices of the hull, or options
 
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
@@ -111,7 +111,7 @@ void StepPlanner::AddVertexChoice(size_t b, int32_t vertex, std::vector<Choice>&
   choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds, vertex});
 }
 
-// Vertices spread over the hull, the neighbours of the one with the least own peak, and "keep all".
+// Vertices spread over the hull, the neighbours of the one with the least own peak, "keep all", and lean plans.
 std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
   const BlockInstance& block = problem_.blocks[b];
   TapePlans& tape = *tapes_[block.tape];
@@ -127,6 +127,10 @@ std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
   const TapePlan& keep_all = tape.KeepAll();
   choices.push_back({keep_all.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, keep_all.profile),
                      keep_all.replay_seconds, kKeepAllChoice});
+  int32_t id = kKeepAllChoice;
+  for (const TapePlan& lean : tape.LeanPlans(block)) {
+    choices.push_back({lean.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, lean.profile), lean.replay_seconds, --id});
+  }
   KeepParetoChoices(choices);
   return choices;
 }
@@ -158,7 +162,10 @@ BlockPlan StepPlanner::MakeBlockPlan(size_t b, int32_t choice_id) {
   const BlockInstance& block = problem_.blocks[b];
   if (!has_tape(b)) return ToBlockPlan(block, choice_id);
   TapePlans& tape = *tapes_[block.tape];
-  return ToBlockPlan(choice_id == kKeepAllChoice ? tape.KeepAll() : tape.AtVertex(choice_id), problem_.tapes[block.tape], block);
+  const TapePlan& plan = choice_id == kKeepAllChoice  ? tape.KeepAll()
+                         : choice_id < kKeepAllChoice ? tape.LeanPlans(block)[kKeepAllChoice - 1 - choice_id]
+                                                      : tape.AtVertex(choice_id);
+  return ToBlockPlan(plan, problem_.tapes[block.tape], block);
 }
 
 StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const {

@@ -25,7 +25,7 @@ class StepPlanner {
   StepPlanner(const StepPlanner&) = delete;
   StepPlanner& operator=(const StepPlanner&) = delete;
 
-  // The fastest plan under the limit, over the vertices of each block's hull and "keep all"; a limit of 0 and an infeasible limit
+  // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an infeasible limit
   // give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).

@@ -4,8 +4,13 @@
 #include <span>
 #include <utility>
 
+#include "planner/lean_search.h"
+
 namespace tidetape::planner {
 namespace {
+
+// An evaluation visits every op; the search of one tape visits about so many.
+constexpr int64_t kLeanVisits = 4'000'000;
 
 // By event: bytes that backward holds there whatever the plan is: what the event reads, and must-save storages until their release.
 std::vector<int64_t> BytesUnderEveryPlan(const TapeIndex& index) {
@@ -116,6 +121,38 @@ const TapePlan& TapePlans::KeepAll() {
   }
   keep_all_ = std::make_unique<TapePlan>(plan.ok() ? *std::move(plan) : AtVertex(0));
   return *keep_all_;
+}
+
+const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance) {
+  if (lean_.has_value()) return *lean_;
+  lean_.emplace();
+  const BlockTape& tape = index_.tape();
+  const EvaluateSaved evaluate = [&](const std::vector<int32_t>& saved) -> std::optional<LeanPoint> {
+    const absl::StatusOr<TapePlan> plan = EvaluateTapePlan(index_, saved);
+    if (!plan.ok()) return std::nullopt;
+    return LeanPoint{plan->saved_bytes, OwnPeakBytes(tape, instance, plan->profile)};
+  };
+  std::vector<int32_t> candidates;
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    const Storage& storage = tape.storages[s];
+    if (index_.intermediate(s) && !storage.must_recompute && !storage.must_save) candidates.push_back(static_cast<int32_t>(s));
+  }
+  std::sort(candidates.begin(), candidates.end(),
+            [&](int32_t a, int32_t b) { return std::pair(-index_.save_bytes(a), a) < std::pair(-index_.save_bytes(b), b); });
+  const int64_t evaluations = kLeanVisits / static_cast<int64_t>(tape.ops.size() + 1);
+  const int32_t last = static_cast<int32_t>(vertices().size()) - 1;
+  std::vector<std::vector<int32_t>> found = AddWhatLowersThePeak(AtVertex(last).saved, candidates, evaluations, evaluate);
+  const TapePlan* leanest = nullptr;
+  for (const auto& plan : at_vertex_) {
+    if (plan == nullptr) continue;
+    if (leanest == nullptr || OwnPeakBytes(tape, instance, plan->profile) < OwnPeakBytes(tape, instance, leanest->profile)) {
+      leanest = plan.get();
+    }
+  }
+  if (!found.empty()) found.push_back(DropWhatDoesNotLowerThePeak(found.back(), candidates, evaluations, evaluate));
+  found.push_back(DropWhatDoesNotLowerThePeak(leanest->saved, candidates, evaluations, evaluate));
+  for (const std::vector<int32_t>& saved : found) lean_->push_back(EvaluateTapePlan(index_, saved).value());
+  return *lean_;
 }
 
 }  // namespace tidetape::planner

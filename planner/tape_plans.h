@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -59,6 +60,10 @@ class TapePlans {
   // Saves everything that backward reads, where the tape allows it, so that the less it replays the better.
   const TapePlan& KeepAll();
 
+  // Plans off the hull with a low own peak for `instance`, searched at the first call: from the fewest bytes on, the storage whose
+  // saving lowers the peak most for its bytes; and the hull's leanest plan without what does not lower its peak.
+  const std::vector<TapePlan>& LeanPlans(const BlockInstance& instance);
+
  private:
   TapePlans(const BlockTape& tape, TapeIndex index, TapeGraph graph);
 
@@ -69,6 +74,7 @@ class TapePlans {
   std::vector<int64_t> event_bytes_;  // by event: consumed bytes that are there under every plan
   std::vector<std::unique_ptr<TapePlan>> at_vertex_;
   std::unique_ptr<TapePlan> keep_all_;
+  std::optional<std::vector<TapePlan>> lean_;
 };
 
 }  // namespace tidetape::planner

@@ -52,27 +52,79 @@ class Replayer {
       tape_.op_seconds.assign(tape_.ops.size(), -1);
       tape_.op_workspace.assign(tape_.ops.size(), 0);
     }
-    auto last = std::chrono::steady_clock::now();
-    const auto start = last;
+    last_ = std::chrono::steady_clock::now();
+    const auto start = last_;
     for (size_t i = first_; i < want_.size(); ++i) {
-      if (!want_[i]) continue;
-      if (measure) StepProfile::Get().TakeReplayPeak();
-      const int64_t before = meter::LiveBytes();
-      RunOp(static_cast<int32_t>(i));
-      if (!measure) continue;
-      const int64_t made = meter::LiveBytes() - before;
-      const int64_t workspace = StepProfile::Get().TakeReplayPeak() - before - std::max<int64_t>(made, 0);
-      tape_.op_workspace[i] = std::max(tape_.op_workspace[i], workspace);
-      Release(static_cast<int32_t>(i));
-      const auto now = std::chrono::steady_clock::now();
-      tape_.op_seconds[i] = std::chrono::duration<float>(now - last).count();
-      last = now;
+      if (want_[i]) RunOnce(static_cast<int32_t>(i), measure);
     }
-    if (!measure) last = std::chrono::steady_clock::now();
-    tape_.replay_seconds += std::chrono::duration<double>(last - start).count();
+    // What these ops read would be held for them otherwise.
+    for (size_t i = 0; tape_.pending_ops > 0 && i < tape_.ops.size(); ++i) {
+      if (tape_.needed[i] && !tape_.done[i] && Shrinks(static_cast<int32_t>(i))) RunOnce(static_cast<int32_t>(i), measure);
+    }
+    if (!measure) last_ = std::chrono::steady_clock::now();
+    tape_.replay_seconds += std::chrono::duration<double>(last_ - start).count();
   }
 
  private:
+  void RunOnce(int32_t index, bool measure) {
+    if (!measure) {
+      RunOp(index);
+      return;
+    }
+    StepProfile::Get().TakeReplayPeak();
+    const int64_t before = meter::LiveBytes();
+    RunOp(index);
+    const int64_t made = meter::LiveBytes() - before;
+    const int64_t workspace = StepProfile::Get().TakeReplayPeak() - before - std::max<int64_t>(made, 0);
+    tape_.op_workspace[index] = std::max(tape_.op_workspace[index], workspace);
+    Release(index);
+    const auto now = std::chrono::steady_clock::now();
+    tape_.op_seconds[index] = std::chrono::duration<float>(now - last_).count();
+    last_ = now;
+  }
+
+  // All that the op reads is there, and it frees at least what it makes. The planner's simulation goes by the same rule.
+  bool Shrinks(int32_t index) const {
+    const OpRecord& op = tape_.ops[index];
+    int64_t grows = 0;
+    for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+      const ValueRef& value = tape_.values[v];
+      if (value.storage < 0) continue;
+      const StorageRecord& record = tape_.storages[value.storage];
+      if (record.kind != StorageKind::kIntermediate) continue;
+      if (value.writer >= 0 && !tape_.done[value.writer] && !tape_.Has(value)) return false;
+      int32_t readings = 0;
+      bool first = true;
+      for (uint32_t w = op.first_value; w < op.first_output; ++w) {
+        if (tape_.values[w].storage != value.storage) continue;
+        ++readings;
+        first &= w >= v;
+      }
+      if (first && record.handles == 0 && record.reads_left == readings) grows -= record.bytes;
+    }
+    for (uint32_t w = op.first_write; w < op.end_write; ++w) {
+      if (EarlierReaderWaits(index, tape_.writes[w])) return false;
+    }
+    for (uint32_t v = op.first_output; v < op.end_output; ++v) {
+      const int32_t storage = tape_.values[v].storage;
+      if (storage >= 0 && tape_.storages[storage].creator == index && !tape_.storages[storage].kept) {
+        grows += tape_.storages[storage].bytes;
+      }
+    }
+    return grows <= 0;
+  }
+
+  bool EarlierReaderWaits(int32_t writer, int32_t storage) const {
+    for (int32_t i = 0; i < writer; ++i) {
+      if (!tape_.needed[i] || tape_.done[i]) continue;
+      const OpRecord& op = tape_.ops[i];
+      for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+        if (tape_.values[v].storage == storage && !tape_.Has(tape_.values[v])) return true;
+      }
+    }
+    return false;
+  }
+
   // Marks the ops that have not run and that `storage` depends on: producers of what they read, and readers of what they overwrite.
   void Want(int32_t storage) {
     const int32_t last = tape_.storages[storage].last_writer;
@@ -175,6 +227,7 @@ class Replayer {
     if (value.storage < 0) return;
     StorageRecord& record = tape_.storages[value.storage];
     if (record.kind != StorageKind::kIntermediate || record.creator != Index(op)) return;
+    if (record.version == 1 && (record.kept || record.away >= 0)) return;  // made beside what is missing
     TORCH_CHECK(tensor.defined() && static_cast<int64_t>(tensor.storage().nbytes()) == record.bytes, "tidetape: block '",
                 tape_.block->name(), "': the replay of ", op.facts->name, " made another size than its recording");
     tape_.SetReplayed(value.storage, StorageRef::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
@@ -206,6 +259,7 @@ class Replayer {
     }
     stack_.clear();
     tape_.done[index] = 1;
+    --tape_.pending_ops;
     ++tape_.replayed_ops;
     if (!tape_.measured_costs) Release(index);
   }
@@ -242,6 +296,7 @@ class Replayer {
   std::vector<uint8_t> want_;
   int32_t first_ = 0;
   torch::jit::Stack stack_;
+  std::chrono::steady_clock::time_point last_;
 };
 
 }  // namespace

@@ -101,12 +101,14 @@ void Tape::DropReplayed(int32_t storage) {
 void Tape::Prepare() {
   needed.assign(ops.size(), 0);
   done.assign(ops.size(), 0);
+  pending_ops = 0;
   for (const int32_t storage : consumed) {
     const StorageRecord& record = storages[storage];
     if (!record.kept && record.handles > 0 && record.last_writer >= 0) needed[record.last_writer] = 1;
   }
   for (size_t i = ops.size(); i-- > 0;) {
     if (!needed[i]) continue;
+    ++pending_ops;
     const OpRecord& op = ops[i];
     for (uint32_t v = op.first_value; v < op.first_output; ++v) {
       const ValueRef& value = values[v];

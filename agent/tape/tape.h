@@ -178,6 +178,7 @@ class Tape : public c10::intrusive_ptr_target {
   std::mutex mutex;
   std::vector<uint8_t> needed;  // op i has to run before backward is through
   std::vector<uint8_t> done;    // op i has run
+  int32_t pending_ops = 0;      // needed ones that have not run
   int32_t live_handles = 0;
   bool recording = true;
 
