@@ -116,6 +116,13 @@ CLASSES = {
     "speech-encoder-decoder": "SpeechEncoderDecoderModel",
 }
 
+BLOCKS = {
+    "janus": "model.language_model.layers.*",
+    "inkling2": "model.language_model.layers.*",
+    "inkling2_loop": "model.language_model.layers.*",
+}
+"""Where the largest lists of modules do not run in training."""
+
 NO_LABELS = _names("""
     dia lasr_ctc parakeet_ctc omniasr_ctc granite_speech5_ctc musicgen_decoder musicgen_melody_decoder perceiver
 """)

@@ -25,7 +25,8 @@ class Verdict:
         self.modes: dict[str, dict] = record.get("modes", {})
         self.crashed: str = record.get("crashed", "")
         fp32 = self.modes.get("fp32", {})
-        self.runs = runs(fp32) or bool(self.crashed)
+        # Where no op was recorded, the modules that were taken for blocks are not what runs.
+        self.runs = bool(self.crashed) or (runs(fp32) and fp32.get("recorded_ops") != 0)
         self.reason = record.get("left_out") or _reason(fp32)
 
     @functools.cached_property
@@ -117,6 +118,8 @@ class Verdict:
 
 def _reason(fp32: dict) -> str:
     word = fp32.get("plain", "")
+    if fp32.get("recorded_ops") == 0:
+        return "its repeated modules do not run"
     if word.startswith(("step", "loss", "gradient", "buffer")):
         return "plain training differs from itself"
     return f"plain training fails in its second step: {word}" if word and word != "equal" else ""
