@@ -120,6 +120,8 @@ BLOCKS = {
     "janus": "model.language_model.layers.*",
     "inkling2": "model.language_model.layers.*",
     "inkling2_loop": "model.language_model.layers.*",
+    "pe_audio": ["audio_encoder.layers.*", "text_model.layers.*"],
+    "pe_audio_encoder": "layers.*",
 }
 """Where the largest lists of modules do not run in training."""
 
