@@ -197,6 +197,15 @@ def test_anomaly_detection_names_the_op(attached):
         backward(model, hidden())
 
 
+def test_saved_fields_of_a_node_are_there(attached):
+    """Whoever looks into the graph sees what backward would read."""
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    h = model.blocks[0](hidden())
+    assert torch.equal(h.grad_fn._saved_result, h)
+    assert torch.equal(h.grad_fn._saved_result, h)
+    h.sum().backward()
+
+
 def test_names_and_state_stay_as_they_are(attached):
     model, _ = attached(lambda block, x: block.linear(x).exp())
     plain = stack(None)
