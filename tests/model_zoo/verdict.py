@@ -25,8 +25,7 @@ class Verdict:
         self.modes: dict[str, dict] = record.get("modes", {})
         self.crashed: str = record.get("crashed", "")
         fp32 = self.modes.get("fp32", {})
-        # Where no op was recorded, the modules that were taken for blocks are not what runs.
-        self.runs = bool(self.crashed) or (runs(fp32) and fp32.get("recorded_ops") != 0)
+        self.runs = bool(self.crashed) or runs(fp32)
         self.reason = record.get("left_out") or _reason(fp32)
 
     @functools.cached_property
@@ -71,6 +70,8 @@ class Verdict:
         for mode, record in self.compared.items():
             ways = [("nothing saved", record.get("nothing_saved"))]
             ways += [(f"plan {number}", plan) for number, plan in enumerate(record.get("plans", []))]
+            if not record.get("plans"):
+                found.append(f"{mode}: the agent names no sites, so that no random plan ran")
             found += [f"{mode}, {way}: {word}" for way, word in ways if word != "equal"]
         return "; ".join(found)
 
@@ -118,8 +119,6 @@ class Verdict:
 
 def _reason(fp32: dict) -> str:
     word = fp32.get("plain", "")
-    if fp32.get("recorded_ops") == 0:
-        return "its repeated modules do not run"
     if word.startswith(("step", "loss", "gradient", "buffer")):
         return "plain training differs from itself"
     return f"plain training fails in its second step: {word}" if word and word != "equal" else ""
