@@ -18,6 +18,7 @@ _ATTENTION = frozenset(
         aten._scaled_dot_product_cudnn_attention.default,
     }
 )
+_ALL_MATMULS_AND_ATTENTION = _MATMULS | _ATTENTION | {aten._grouped_mm.default}
 # torchtitan 0.3.0's list, as far as one device has its ops, and the CPU's fused attention, which the stock list lacks and would
 # therefore compute again.
 _TITAN_SAVED = _MATMULS | _ATTENTION | {aten.max.default, aten.topk.default}
@@ -82,10 +83,10 @@ def titan_policy(with_experts=False):
 
 
 def all_matmuls_policy():
-    """Every matmul and the attention are saved, the rest is computed again."""
+    """Every matmul, the experts' grouped ones among them, and the attention are saved, the rest is computed again."""
 
     def policy(context, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE if op in _MATMULS or op in _ATTENTION else CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if op in _ALL_MATMULS_AND_ATTENTION else CheckpointPolicy.PREFER_RECOMPUTE
 
     return policy
 

@@ -8,15 +8,17 @@ from torch import nn
 
 from tidetape.blocks import find_blocks
 
+from .overrides import BLOCKS
+
 
 class NoBlocks(Exception):
     """A model without repeated modules: there is nothing to replay block by block."""
 
 
 def choose_blocks(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Tidetape's own choice, or else the outermost children that share a class with a sibling."""
+    """Those that overrides name, Tidetape's own choice, or else the outermost children that share a class with a sibling."""
     try:
-        return find_blocks(model)
+        return find_blocks(model, BLOCKS.get(model.config.model_type))
     except ValueError:
         found = _repeated_children(model)
     if not found:

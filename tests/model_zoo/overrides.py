@@ -13,7 +13,7 @@ _WIDE = _names("""
     hgnet_v2 uvdoc textnet bit lilt clvp_encoder pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec
     pp_ocrv6_small_det pp_ocrv5_server_det pp_ocrv6_medium_det pp_lcnet pp_lcnet_v3 pp_lcnet_v4 bridgetower_vision_model
     univnet cvt rt_detr rt_detr_v2 deimv2 d_fine pp_doclayout_v2 pp_doclayout_v3 pp_doclayout_v4 rt_detr_resnet
-    sam2_hiera_det_model sam2_vision_model sam2_mask_decoder sam2_prompt_encoder
+    sam2_mask_decoder sam2_prompt_encoder
 """)
 """Types whose widths hang together in ways that their config does not say: only layers, tokens and pictures are made small."""
 
@@ -87,7 +87,13 @@ CONFIGS = {
     "mobilevitv2": {"image_size": 64},
     "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
     "moonshine_streaming": {"num_key_value_heads": 4},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "jamba": {
+        "num_hidden_layers": 4,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+    },
     "bamba": {"attn_layer_indices": [1]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"], "num_hidden_layers": 2},
     "recurrent_gemma": {"num_hidden_layers": 3},
@@ -115,6 +121,18 @@ CLASSES = {
     "time_series_transformer": "TimeSeriesTransformerForPrediction",
     "speech-encoder-decoder": "SpeechEncoderDecoderModel",
 }
+
+BLOCKS = {
+    "janus": "model.language_model.layers.*",
+    "inkling2": "model.language_model.layers.*",
+    "inkling2_loop": "model.language_model.layers.*",
+    "pe_audio": ["audio_encoder.layers.*", "text_model.layers.*"],
+    "pe_audio_encoder": "layers.*",
+    "poolformer": "poolformer.encoder.block.*.*",
+    "xcodec": "acoustic_decoder.block.*",
+    "wavtokenizer": "backbone.convnext.*",
+}
+"""Where the largest lists of modules do not run in training, or have no part in the loss."""
 
 NO_LABELS = _names("""
     dia lasr_ctc parakeet_ctc omniasr_ctc granite_speech5_ctc musicgen_decoder musicgen_melody_decoder perceiver

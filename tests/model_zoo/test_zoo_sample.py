@@ -11,7 +11,7 @@ from tests.model_zoo.worker import examine
 _SAMPLE = {
     "dense language models": ("llama", "qwen3", "gemma3_text", "gpt2", "bert"),
     "mixtures of experts": ("mixtral", "qwen3_moe", "deepseek_v3"),
-    "state spaces, linear attention and hybrids": ("mamba", "rwkv", "jamba", "qwen3_next"),
+    "state spaces, linear attention and hybrids": ("mamba", "rwkv", "falcon_h1", "qwen3_next"),
     "encoder and decoder": ("t5", "bart"),
     "pictures": ("vit", "swin", "convnext", "resnet", "mobilenet_v2"),
     "detection": ("detr",),

@@ -25,7 +25,7 @@ class Verdict:
         self.modes: dict[str, dict] = record.get("modes", {})
         self.crashed: str = record.get("crashed", "")
         fp32 = self.modes.get("fp32", {})
-        self.runs = runs(fp32) or bool(self.crashed)
+        self.runs = bool(self.crashed) or runs(fp32)
         self.reason = record.get("left_out") or _reason(fp32)
 
     @functools.cached_property
@@ -70,6 +70,8 @@ class Verdict:
         for mode, record in self.compared.items():
             ways = [("nothing saved", record.get("nothing_saved"))]
             ways += [(f"plan {number}", plan) for number, plan in enumerate(record.get("plans", []))]
+            if not record.get("plans"):
+                found.append(f"{mode}: the agent names no sites, so that no random plan ran")
             found += [f"{mode}, {way}: {word}" for way, word in ways if word != "equal"]
         return "; ".join(found)
 

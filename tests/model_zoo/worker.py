@@ -44,8 +44,11 @@ def examine(model_type: str, names: Iterable[str] = MODE_NAMES, plans: int = 3) 
         record["parameters"] = sum(parameter.numel() for parameter in model.parameters())
         record["inputs"] = sorted(inputs)
         record["built"] = True
-        record["blocks"] = len(choose_blocks(model))
-        del model, inputs, loss
+        blocks = choose_blocks(model)
+        record["blocks"] = len(blocks)
+        if all(parameter.grad is None for _, block in blocks for parameter in block.parameters()):
+            raise NoBlocks("its repeated modules have no part in the gradients")
+        del model, blocks, inputs, loss
     except (NoModel, NoBlocks, TooLarge) as reason:
         record["left_out"] = str(reason)
     except ImportError as error:

@@ -161,7 +161,7 @@ VIEWS = Kind(
         "{f}.diagonal()",
         "{f}.unfold(0, 2, 1)",
         "{f}.flatten()",
-        "{f}.as_strided((2, 3), (1, 2))",
+        "{h}.contiguous().as_strided((2, 3), (1, 2))",
         "{f}.narrow({d}, 1, 2)",
         "{f}.view_as({g})",
         "{f}.contiguous()",

@@ -43,6 +43,13 @@ def _replayed(**options) -> Train:
     return _around_blocks(lambda forward: functools.partial(checkpoint, forward, use_reentrant=False, **options))
 
 
+@contextlib.contextmanager
+def _another_random_state():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        yield
+
+
 def _last_bit_wrong(tensor: torch.Tensor) -> torch.Tensor:
     return tensor * (1 + torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() else tensor
 
@@ -53,7 +60,10 @@ def _draw(tensor: torch.Tensor) -> torch.Tensor:
 
 
 FAULTS: dict[str, tuple[Train, str]] = {
-    "replays from another random state": (_replayed(preserve_rng_state=False), "gradient"),
+    "replays from another random state": (
+        _replayed(preserve_rng_state=False, context_fn=lambda: (contextlib.nullcontext(), _another_random_state())),
+        "gradient",
+    ),
     "updates buffers twice": (_replayed(), "buffer"),
     "misses that a saved value was changed": (_with_hooks(lambda tensor: tensor.detach()), "refused:"),
     "misses a hidden write": (_with_hooks(lambda tensor: tensor.detach().clone()), "gradient"),

@@ -18,6 +18,7 @@ import tidetape
 from .parts import ROWS, WIDTH
 
 LEARNING_RATE = 0.05
+_ACTIONS = ("save", "save", "replay", "replay", "move", None)
 _CHANGED = re.compile("modified (by an )?inplace")
 
 
@@ -114,14 +115,17 @@ def train_with(
 
 
 def impose(session: tidetape.Session, seed: int) -> None:
-    """Puts a random plan in force: every site that was seen is saved, replayed or not named, and the default is random, too."""
-    rng = random.Random(seed)
-    default = rng.choice(("save", "replay"))
-    actions = {}
-    for block, sites in session.sites().items():
-        drawn = {site.site: rng.choice(("save", "save", "replay", "replay", "move", None)) for site in sites}
-        actions[block] = {site: action for site, action in drawn.items() if action is not None}
-    session.impose(actions, default=default)
+    """Puts a random plan in force: every site that was seen is saved, replayed, moved or not named; the default is random, too. A
+    site's action follows from the seed and the site alone, so that it stays as it is where a program loses other statements."""
+
+    def drawn(*what) -> str | None:
+        return random.Random(repr((seed, *what))).choice(_ACTIONS)
+
+    actions = {
+        block: {site.site: action for site in sites if (action := drawn(block, site.site)) is not None}
+        for block, sites in session.sites().items()
+    }
+    session.impose(actions, default="save" if seed % 2 else "replay")
 
 
 def _step(model: nn.Module, number: int) -> Step:

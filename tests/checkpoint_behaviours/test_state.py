@@ -1,0 +1,214 @@
+"""What replaying costs and leaves behind: memory, modes, errors, and the world around it."""
+
+import weakref
+
+import pytest
+import torch
+
+import tidetape
+from tests.small_blocks import backward, hidden, stack
+
+
+@pytest.fixture
+def attached(attach):
+    """attached(body): a model with nothing saved."""
+
+    def make(body, count=2):
+        model = stack(body, count)
+        return model, attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+
+    return make
+
+
+def test_a_replay_runs_no_forward_again(attached):
+    """Modules, hooks and functions of Python run once, in forward, in the modes of forward."""
+    calls = []
+
+    def body(block, x):
+        calls.append((torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+        return block.linear(x).exp().clamp(max=3)
+
+    model, _ = attached(body)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(hidden())
+    loss.backward()
+    assert calls == [(True, True)] * 2
+
+
+def test_a_replay_stops_at_the_last_value_that_is_read(attached):
+    """The block's last op is not run again: nobody reads what it makes."""
+    model, session = attached(lambda block, x: block.linear(x).exp() + x, count=1)
+    for step in range(2):
+        with session.step():
+            backward(model, hidden(step))
+    assert session.stats()["recorded_ops"] == 3
+    # The loss's own square reads the block's output, and saves it itself.
+    assert session.stats()["replayed_ops"] == 2
+
+
+def test_nothing_is_replayed_where_nothing_is_read(attached):
+    model, session = attached(lambda block, x: (x + 1) - block.scale, count=1)
+    for step in range(2):
+        with session.step():
+            backward(model, hidden(step))
+    assert session.stats()["replayed_ops"] == 0
+
+
+def test_the_second_read_of_a_value_replays_nothing_more(attached):
+    class ReadsThrice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (first,), (second,), (third,) = ctx.saved_tensors, ctx.saved_tensors, ctx.saved_tensors
+            assert torch.equal(first, second)
+            assert torch.equal(first, third)
+            return gradient * third.cos()
+
+    def replayed_ops(function):
+        model, session = attached(lambda block, x: function(block.linear(x).tanh()), count=1)
+        with session.step():
+            backward(model, hidden())
+        session.detach()
+        return session.stats()["replayed_ops"]
+
+    assert replayed_ops(ReadsThrice.apply) == replayed_ops(torch.sin)
+
+
+def _peak(limit, body):
+    model = stack(body, 4)
+    x = torch.randn(256, 6, generator=torch.Generator().manual_seed(0))
+    with tidetape.attach(model, blocks="blocks.*", memory_limit=limit, planner="none") as session:
+        for _ in range(2):
+            with session.step():
+                backward(model, x)
+        return session.stats()["step_peak_bytes"]
+
+
+def test_memory_is_saved(attach):
+    def body(block, x):
+        for _ in range(6):
+            x = block.linear(x).tanh().exp().clamp(max=2)
+        return x
+
+    assert _peak("min", body) < 0.6 * _peak("max", body)
+
+
+def test_values_are_freed_while_backward_runs(attach):
+    """When the gradient comes to the first block, nothing that the second kept is alive any more."""
+
+    def body(block, x):
+        for _ in range(6):
+            x = block.linear(x).tanh().exp().clamp(max=2)
+        return x
+
+    model = stack(body)
+    attach(model, blocks="blocks.*", memory_limit="max", planner="none")
+    live = tidetape._C.meter_live_bytes
+    x = torch.randn(1024, 6, requires_grad=True)
+    before = live()
+    h = model.blocks[0](x)
+    of_first_block = live() - before
+    result = model.blocks[1](h)
+    both = live() - before
+    between = []
+    h.register_hook(lambda gradient: between.append(live() - before))
+    result.sum().backward()
+    assert both > 1.8 * of_first_block
+    assert between[0] < 1.3 * of_first_block
+
+
+def test_a_graph_let_go_frees_what_its_blocks_kept(attach):
+    model = stack(lambda block, x: block.linear(x).tanh().exp())
+    attach(model, blocks="blocks.*", memory_limit="max", planner="none")
+    loss = model(hidden())
+    node = weakref.ref(loss)
+    del loss
+    assert node() is None
+    backward(model, hidden())
+
+
+def test_an_error_in_forward_leaves_the_next_step_clean(attached):
+    def body(block, x):
+        h = block.linear(x).exp()
+        if x.sum() == 0:
+            raise ValueError("no tokens")
+        return h
+
+    model, _ = attached(body)
+    with pytest.raises(ValueError, match="no tokens"):
+        model(torch.zeros(4, 6))
+    plain = stack(body)
+    assert torch.equal(backward(model, hidden()), backward(plain, hidden()))
+    for left, right in zip(model.parameters(), plain.parameters(), strict=True):
+        assert (left.grad is None and right.grad is None) or torch.equal(left.grad, right.grad)
+
+
+def test_an_error_of_a_users_hook_comes_through(attached):
+    def refuse(tensor):
+        raise LookupError("cannot pack")
+
+    def body(block, x):
+        with torch.autograd.graph.saved_tensors_hooks(refuse, lambda kept: kept):
+            return block.linear(x).exp()
+
+    model, _ = attached(body)
+    with pytest.raises(LookupError, match="cannot pack"):
+        model(hidden())
+
+
+def test_hooks_that_are_disabled_leave_training_alone(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    plain = stack(lambda block, x: block.linear(x).exp())
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        loss = model(hidden())
+    loss.backward()
+    assert torch.equal(loss, backward(plain, hidden()))
+    assert torch.equal(model.blocks[0].linear.weight.grad, plain.blocks[0].linear.weight.grad)
+
+
+def test_modes_of_the_caller_are_left_as_they_were(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    state = torch.get_rng_state()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(hidden())
+        assert torch.is_autocast_enabled("cpu")
+    loss.backward()
+    assert torch.is_grad_enabled()
+    assert not torch.is_autocast_enabled("cpu")
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_anomaly_detection_names_the_op(attached):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * float("nan")
+
+    model, _ = attached(lambda block, x: Fails.apply(block.linear(x)).exp())
+    with torch.autograd.detect_anomaly(check_nan=True), pytest.raises(RuntimeError, match="FailsBackward"):
+        backward(model, hidden())
+
+
+def test_saved_fields_of_a_node_are_there(attached):
+    """Whoever looks into the graph sees what backward would read."""
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    h = model.blocks[0](hidden())
+    assert torch.equal(h.grad_fn._saved_result, h)
+    assert torch.equal(h.grad_fn._saved_result, h)
+    h.sum().backward()
+
+
+def test_names_and_state_stay_as_they_are(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    plain = stack(None)
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert [name for name, _ in model.named_modules()] == [name for name, _ in plain.named_modules()]
+    assert [type(module) for module in model.modules()] == [type(module) for module in plain.modules()]
