@@ -63,6 +63,7 @@ void BeforeWrite(c10::StorageImpl& storage) {
   StorageRef copy;
   for (const TapePtr& tape : tapes) {
     const std::lock_guard lock(tape->mutex);
+    tape->ReadOverwritten(StorageRef::reclaim_copy(&storage));
     for (size_t s = 0; s < tape->storages.size(); ++s) {
       if (!tape->ReplaysFrom(static_cast<int32_t>(s), storage)) continue;
       if (!copy) copy = CopyStorage(storage);

@@ -109,8 +109,11 @@ void Recorder::Begin(TapePtr tape, const BlockActions* actions, const std::vecto
 
 TapePtr Recorder::End() {
   current = nullptr;
-  originals_.clear();
   Tape& tape = *tape_;
+  for (const int32_t storage : tape.consumed) {
+    if (originals_[storage].use_count() > 0) tape.exposed.emplace_back(storage, std::move(originals_[storage]));
+  }
+  originals_.clear();
   uint64_t hash = 0;
   for (const StorageRecord& record : tape.storages) {
     if (record.kind == StorageKind::kIntermediate) hash += Mix(record.site, record.consumed ? 2 : 1);
@@ -143,7 +146,10 @@ int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record) {
   record.content = record.site;
   if (record.kind != StorageKind::kIntermediate) {
     record.kept = StorageRef::reclaim_copy(storage.unsafeGetStorageImpl());
-    if (!tensor.is_inference()) record.outside_version = tensor.unsafeGetTensorImpl()->version_counter();
+    if (!tensor.is_inference()) {
+      record.outside_version = tensor.unsafeGetTensorImpl()->version_counter();
+      record.outside_version_seen = record.outside_version.current_version();
+    }
   }
   tape_->storages.push_back(std::move(record));
   originals_.push_back(storage.getWeakStorageImpl());
@@ -189,8 +195,6 @@ ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t
     op.replayable = false;
     ValueRef held;
     held.storage = kHeld;
-    held.writer = static_cast<int32_t>(tape_->constants.size());
-    tape_->constants.emplace_back(tensor);
     return held;
   }
   int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());

@@ -180,7 +180,6 @@ class Replayer {
 
   at::Tensor TensorOf(const OpRecord& op, const ValueRef& value) {
     if (value.storage == kNoStorage) return {};
-    if (value.storage == kHeld) return tape_.constants[value.writer].toTensor();
     return tape_.Build(value, Find(op, value));
   }
 
@@ -341,6 +340,7 @@ void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op) {
 
 StorageRef Materialise(Tape& tape, int32_t storage) {
   StorageRecord& record = tape.storages[storage];
+  if (record.overwritten) return record.overwritten;
   if (record.away >= 0) tape.BringBack(storage);
   if (record.kept) return record.kept;
   if (!record.replayed || record.replayed_version != record.version) {

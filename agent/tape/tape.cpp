@@ -10,8 +10,10 @@
 
 namespace tidetape::agent {
 
-Tape::~Tape() {
-  if (!closed_) {
+Tape::~Tape() { LetGo(); }
+
+void Tape::LetGo() {
+  if (!std::exchange(closed_, true)) {
     open_tapes::Remove(*this);
     observer_->OnAbandoned(*this);
   }
@@ -19,6 +21,9 @@ Tape::~Tape() {
     DropKept(static_cast<int32_t>(i));
     DropReplayed(static_cast<int32_t>(i));
   }
+  storages.clear();
+  constants.clear();
+  exposed.clear();
 }
 
 uint32_t Tape::AddGeometry(const c10::TensorImpl& tensor) {
@@ -60,6 +65,12 @@ void Tape::UseCopy(int32_t storage, StorageRef copy) {
   StorageRecord& record = storages[storage];
   record.kept = std::move(copy);
   record.copied = true;
+}
+
+void Tape::ReadOverwritten(const StorageRef& original) {
+  for (const auto& [storage, exposed] : exposed) {
+    if (exposed._unsafe_get_target() == original.get() && storages[storage].handles > 0) storages[storage].overwritten = original;
+  }
 }
 
 void Tape::MoveAway(int32_t storage) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "agent/tape/host_store.h"
@@ -39,7 +40,7 @@ class TapeObserver {
 
 using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
 
-// Index into Tape::storages; kNoStorage: an undefined tensor; kHeld: a tensor held as it is, in Tape::constants.
+// Index into Tape::storages; kNoStorage: an undefined tensor; kHeld: a tensor that the tape cannot describe.
 inline constexpr int32_t kNoStorage = -1;
 inline constexpr int32_t kHeld = -2;
 // Writer of a storage that no op of the block made.
@@ -48,7 +49,7 @@ inline constexpr int32_t kOutside = -1;
 // One tensor seen by an op or by autograd.
 struct ValueRef {
   int32_t storage = kNoStorage;
-  int32_t writer = kOutside;  // op that made this version; for kHeld the index into Tape::constants
+  int32_t writer = kOutside;  // op that made this version
   uint32_t geometry = 0;      // into Tape::geometry: dimensions, offset, sizes, strides
   uint16_t version = 0;       // writes so far
   c10::ScalarType dtype = c10::ScalarType::Undefined;
@@ -101,6 +102,7 @@ struct StorageRecord {
   int32_t reads_left = 0;      // by ops that a replay still needs to run
   bool copied = false;         // `kept` is a copy of a content that was overwritten since
   StorageRef kept;             // the original, or what came back from host memory
+  StorageRef overwritten;      // the original, overwritten since: what backward reads, and no replay
   int32_t away = -1;           // Tape::away: its content waits in host memory
   StorageRef replayed;         // made again in backward
   uint16_t replayed_version = 0;
@@ -115,6 +117,8 @@ class Tape : public c10::intrusive_ptr_target {
   Tape(std::shared_ptr<Block> block, int32_t position, std::shared_ptr<TapeObserver> observer)
       : block(std::move(block)), position(position), observer_(std::move(observer)) {}
   ~Tape() override;
+  // The last strong reference is gone; weak ones may outlive it.
+  void release_resources() override { LetGo(); }
 
   // Notes the geometry of `tensor` and returns its place.
   uint32_t AddGeometry(const c10::TensorImpl& tensor);
@@ -142,6 +146,9 @@ class Tape : public c10::intrusive_ptr_target {
   }
   // The original is about to be overwritten: replays read `copy` instead.
   void UseCopy(int32_t storage, StorageRef copy);
+  // A value that autograd packed, and that somebody else holds, is about to be overwritten: backward reads it as it then is, like plain
+  // training does where versions do not tell.
+  void ReadOverwritten(const c10::intrusive_ptr<c10::StorageImpl>& original);
   void SetReplayed(int32_t storage, StorageRef made);
   void DropReplayed(int32_t storage);
 
@@ -169,6 +176,8 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<int64_t> geometry;
   std::vector<c10::IValue> constants;
   std::vector<int32_t> consumed;  // storages in order of packing
+  // Consumed storages that outlived the block's forward: its outputs, mostly.
+  std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>> exposed;
   std::vector<std::unique_ptr<HostCopy>> away;
   RngStates rng;
   uint64_t structure_hash = 0;
@@ -192,6 +201,8 @@ class Tape : public c10::intrusive_ptr_target {
   int32_t replayed_ops = 0;
 
  private:
+  void LetGo();
+
   const std::shared_ptr<TapeObserver> observer_;
   bool closed_ = false;
 };
