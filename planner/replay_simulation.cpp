@@ -68,6 +68,11 @@ class Simulator {
     return found;
   }
 
+  bool Reads(int32_t op, int32_t s) const {
+    return std::any_of(index_.inputs(op).begin(), index_.inputs(op).end(),
+                       [s](const OpInput& input) { return input.storage == s; });
+  }
+
   // All that the op reads is there, and it frees at least what it makes.
   bool Shrinks(int32_t op) const {
     int64_t grows = 0;
@@ -80,7 +85,8 @@ class Simulator {
       if (set_.replayed[reader] && !done_[reader]) return false;
     }
     for (int32_t s : index_.outputs(op)) {
-      if (!there_[s]) grows += Bytes(s);
+      const bool stays = held_[s] || readings_[s] > 0;
+      if (stays != there_[s] && !Reads(op, s)) grows += stays ? Bytes(s) : -Bytes(s);
     }
     return grows <= 0;
   }

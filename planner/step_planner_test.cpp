@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "planner/planner.h"
+#include "planner/tape_plans.h"
 #include "planner/testing/oracle.h"
 #include "planner/testing/random_tape.h"
 
@@ -55,8 +57,8 @@ std::vector<Way> OptionWays(const BlockInstance& block) {
   return ways;
 }
 
-// What the planner chooses from: the points of the block's hull, and keeping everything.
-std::vector<Way> HullWays(const BlockTape& tape, const BlockInstance& block) {
+// What the planner chooses from: the points of the block's hull, keeping everything, and lean plans searched for the tape's `first`.
+std::vector<Way> ChosenWays(const BlockTape& tape, const BlockInstance& block, const BlockInstance& first) {
   std::vector<std::vector<int32_t>> lists;
   const auto hull = BlockFrontier(tape);
   for (const FrontierPoint& point : *hull) lists.push_back(point.saved);
@@ -68,6 +70,9 @@ std::vector<Way> HullWays(const BlockTape& tape, const BlockInstance& block) {
     if (storage.must_save || (consumed && !storage.must_recompute)) everything.push_back(s);
   }
   lists.push_back(everything);
+  const auto plans = TapePlans::Create(tape);
+  for (size_t v = 0; v < (*plans)->vertices().size(); ++v) (*plans)->AtVertex(static_cast<int32_t>(v));
+  for (const TapePlan& lean : (*plans)->LeanPlans(first)) lists.push_back(lean.saved);
   std::vector<Way> ways;
   for (const std::vector<int32_t>& saved : lists) {
     const auto plan = OracleEvaluate(tape, saved);
@@ -140,8 +145,14 @@ TEST(StepPlannerTest, EqualsEnumerationOfTheChoices) {
     if (!HasPlan(problem)) continue;
     ++checked;
     std::vector<std::vector<Way>> ways;
+    std::map<int32_t, const BlockInstance*> first;  // of each tape: lean plans are searched for it
     for (const BlockInstance& block : problem.blocks) {
-      ways.push_back(block.options.empty() ? HullWays(problem.tapes[block.tape], block) : OptionWays(block));
+      if (!block.options.empty()) {
+        ways.push_back(OptionWays(block));
+        continue;
+      }
+      first.try_emplace(block.tape, &block);
+      ways.push_back(ChosenWays(problem.tapes[block.tape], block, *first[block.tape]));
     }
     const std::vector<Combination> combinations = Combine(problem, ways);
     const int64_t least = LeastPeak(combinations);
@@ -163,6 +174,32 @@ TEST(StepPlannerTest, EqualsEnumerationOfTheChoices) {
     if (HasFailure()) break;
   }
   EXPECT_GT(infeasible, 100);
+}
+
+// No plan at all has a lower own peak than the least, and the lean plans are no worse than the hull.
+TEST(StepPlannerTest, LeanPlansLieBetweenTheHullAndTheLeastOwnPeak) {
+  int better = 0, checked = 0, least_reached = 0;
+  for (int seed = 0; checked < 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const PlanningProblem problem = RandomProblem(random, 1, 3 + seed % 6);
+    if (!problem.blocks[0].options.empty() || !HasPlan(problem)) continue;
+    ++checked;
+    const BlockInstance& block = problem.blocks[0];
+    const BlockTape& tape = problem.tapes[block.tape];
+    const auto plans = TapePlans::Create(tape);
+    const auto own_peak = [&](const std::vector<int32_t>& saved) { return OracleOwnPeak(tape, block, *OracleEvaluate(tape, saved)); };
+    int64_t hull = std::numeric_limits<int64_t>::max(), lean = hull, least = hull;
+    for (size_t v = 0; v < (*plans)->vertices().size(); ++v) hull = std::min(hull, own_peak((*plans)->AtVertex(v).saved));
+    for (const TapePlan& plan : (*plans)->LeanPlans(block)) lean = std::min(lean, own_peak(plan.saved));
+    for (const OraclePlan& plan : AllPlans(tape)) least = std::min(least, OracleOwnPeak(tape, block, plan));
+    EXPECT_LE(lean, hull);
+    EXPECT_GE(lean, least);
+    better += lean < hull;
+    least_reached += lean == least;
+  }
+  EXPECT_GT(better, 0);
+  EXPECT_GT(least_reached, checked / 2);
 }
 
 TEST(StepPlannerTest, BoundHoldsForEveryPlanOfTheProblem) {

@@ -172,12 +172,13 @@ int32_t Recorder::AddOutside(const at::Tensor& tensor, uint64_t hint) {
 }
 
 ValueRef Recorder::Refer(const at::Tensor& tensor, int32_t storage) {
-  const StorageRecord& record = tape_->storages[storage];
+  StorageRecord& record = tape_->storages[storage];
   ValueRef value;
   value.storage = storage;
   value.writer = record.last_writer;
   value.version = record.version;
-  value.geometry = tape_->AddGeometry(*tensor.unsafeGetTensorImpl());
+  value.geometry = tape_->NoteGeometry(*tensor.unsafeGetTensorImpl(), record.geometry);
+  record.geometry = static_cast<int32_t>(value.geometry);
   value.dtype = tensor.scalar_type();
   value.keys = tensor.unsafeGetTensorImpl()->key_set();
   return value;

@@ -106,10 +106,10 @@ class Replayer {
       if (EarlierReaderWaits(index, tape_.writes[w])) return false;
     }
     for (uint32_t v = op.first_output; v < op.end_output; ++v) {
-      const int32_t storage = tape_.values[v].storage;
-      if (storage >= 0 && tape_.storages[storage].creator == index && !tape_.storages[storage].kept) {
-        grows += tape_.storages[storage].bytes;
-      }
+      if (tape_.values[v].storage < 0) continue;
+      const StorageRecord& record = tape_.storages[tape_.values[v].storage];
+      const bool stays = record.handles > 0 || record.reads_left > 0;
+      if (record.creator == index && !record.kept && stays) grows += record.bytes;
     }
     return grows <= 0;
   }

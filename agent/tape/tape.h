@@ -89,6 +89,7 @@ struct StorageRecord {
   Site site = 0;
   uint64_t content = 0;  // site of the content as last written
   int64_t bytes = 0;
+  int32_t geometry = -1;  // that it was last seen through
   int32_t creator = kOutside;
   int32_t last_writer = kOutside;
   uint16_t version = 0;
@@ -120,8 +121,8 @@ class Tape : public c10::intrusive_ptr_target {
   // The last strong reference is gone; weak ones may outlive it.
   void release_resources() override { LetGo(); }
 
-  // Notes the geometry of `tensor` and returns its place.
-  uint32_t AddGeometry(const c10::TensorImpl& tensor);
+  // The place of the tensor's geometry: `known` if that is the same, else a new one.
+  uint32_t NoteGeometry(const c10::TensorImpl& tensor, int32_t known);
 
   // A tensor without autograd history over `storage`, as `value` describes it.
   at::Tensor Build(const ValueRef& value, const StorageRef& storage) const;

@@ -83,6 +83,11 @@ class Walk {
     }
     EXPECT_EQ(content_.count(s), 1u) << "backward misses storage " << s;
     EXPECT_EQ(content_[s], LastVersion(tape_, s)) << "backward reads a wrong version of storage " << s;
+    if (most < 0) return most;
+    const std::set<int32_t> waiting = left_;
+    for (int32_t op : waiting) {
+      if (Ready(op) && After(op) <= Alive()) most = std::max(most, Run(op));
+    }
     return most;
   }
 
@@ -107,6 +112,20 @@ class Walk {
         if (Has(tape_.ops[earlier].reads, s) && Version(tape_, s, earlier) == Version(tape_, s, op)) Collect(earlier, needed);
       }
     }
+  }
+
+  // All that the op touches is there, and nobody waits to read what it overwrites.
+  bool Ready(int32_t op) {
+    std::set<int32_t> needed;
+    Collect(op, needed);
+    return needed.size() == 1;
+  }
+
+  // Bytes once the op has run, found by running it in a copy of the walk.
+  int64_t After(int32_t op) const {
+    Walk copy = *this;
+    copy.Run(op);
+    return copy.Alive();
   }
 
   int64_t Run(int32_t op) {
