@@ -1,7 +1,7 @@
 // Looks for plans of one tape with a low own peak, which lie off the hull of bytes and seconds.
 //
-// A small tensor saved in the middle of a block lets its second half replay without the first: the peak falls, while seconds may not.
-// A local search: no bound on how far from the best its plans are.
+// A small tensor saved in the middle of a block lets its second half replay without the first: the peak falls, while seconds may
+// not. A local search: no bound on how far from the best its plans are.
 #ifndef TIDETAPE_PLANNER_LEAN_SEARCH_H_
 #define TIDETAPE_PLANNER_LEAN_SEARCH_H_
 

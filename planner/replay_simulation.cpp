@@ -123,7 +123,7 @@ class Simulator {
   std::vector<int32_t> readings_;  // by ops that are still to be replayed
   std::vector<bool> held_;         // consumed and not released
   std::vector<bool> done_;         // by op: replayed already
-  int32_t pending_ = 0;  // ops that are still to be replayed
+  int32_t pending_ = 0;            // ops that are still to be replayed
   int64_t alive_ = 0;
 };
 

@@ -2,9 +2,9 @@
 //
 // The agent's rule: at a backward event, each storage that is read and not there in its last version is
 // produced by running the ops on which it depends
-// that have not run yet, in program order. After that, in program order again, ops that are still to be replayed run as well where all
-// that they read is there and they free at least what they make: what such an op reads would be held for it otherwise. A storage is
-// freed as soon as no op that is still to be replayed reads it and backward has released it.
+// that have not run yet, in program order. After that, in program order again, ops that are still to be replayed run as well where
+// all that they read is there and they free at least what they make: what such an op reads would be held for it otherwise. A
+// storage is freed as soon as no op that is still to be replayed reads it and backward has released it.
 #ifndef TIDETAPE_PLANNER_REPLAY_SIMULATION_H_
 #define TIDETAPE_PLANNER_REPLAY_SIMULATION_H_
 

@@ -25,8 +25,8 @@ class StepPlanner {
   StepPlanner(const StepPlanner&) = delete;
   StepPlanner& operator=(const StepPlanner&) = delete;
 
-  // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an infeasible limit
-  // give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
+  // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an
+  // infeasible limit give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);

@@ -57,7 +57,8 @@ std::vector<Way> OptionWays(const BlockInstance& block) {
   return ways;
 }
 
-// What the planner chooses from: the points of the block's hull, keeping everything, and lean plans searched for the tape's `first`.
+// What the planner chooses from: the points of the block's hull, keeping everything, and lean plans searched for the tape's
+// `first`.
 std::vector<Way> ChosenWays(const BlockTape& tape, const BlockInstance& block, const BlockInstance& first) {
   std::vector<std::vector<int32_t>> lists;
   const auto hull = BlockFrontier(tape);
@@ -188,7 +189,9 @@ TEST(StepPlannerTest, LeanPlansLieBetweenTheHullAndTheLeastOwnPeak) {
     const BlockInstance& block = problem.blocks[0];
     const BlockTape& tape = problem.tapes[block.tape];
     const auto plans = TapePlans::Create(tape);
-    const auto own_peak = [&](const std::vector<int32_t>& saved) { return OracleOwnPeak(tape, block, *OracleEvaluate(tape, saved)); };
+    const auto own_peak = [&](const std::vector<int32_t>& saved) {
+      return OracleOwnPeak(tape, block, *OracleEvaluate(tape, saved));
+    };
     int64_t hull = std::numeric_limits<int64_t>::max(), lean = hull, least = hull;
     for (size_t v = 0; v < (*plans)->vertices().size(); ++v) hull = std::min(hull, own_peak((*plans)->AtVertex(v).saved));
     for (const TapePlan& plan : (*plans)->LeanPlans(block)) lean = std::min(lean, own_peak(plan.saved));

@@ -8,8 +8,8 @@
 namespace tidetape::agent {
 namespace {
 
-// A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ. Where
-// each step still brings new ops or larger values it takes more.
+// A plan is made of the largest of this many steady steps: collectives free their buffers when they get to it, so steps differ.
+// Where each step still brings new ops or larger values it takes more.
 constexpr int32_t kSteadyProfiles = 3;
 constexpr int32_t kVaryingProfiles = 7;
 // The margin on top: the largest difference seen between two steps at one place, but no more than this share of the step's peak.
@@ -48,9 +48,7 @@ void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::s
   }
 }
 
-bool Measurements::ready() const {
-  return profiles_ >= (varying_ ? kVaryingProfiles : kSteadyProfiles);
-}
+bool Measurements::ready() const { return profiles_ >= (varying_ ? kVaryingProfiles : kSteadyProfiles); }
 
 bool Measurements::wants_sending() const {
   return std::any_of(tape_of_block_.begin(), tape_of_block_.end(), [](const auto& entry) { return entry.second->wants_sending(); });

@@ -15,8 +15,8 @@ struct MergedOrder {
   size_t size = 0;
 };
 
-// Keys are unique in each list. An element that the base lacks comes right after its predecessor. Nothing where two elements stand in
-// the other order.
+// Keys are unique in each list. An element that the base lacks comes right after its predecessor. Nothing where two elements stand
+// in the other order.
 std::optional<MergedOrder> MergeOrder(const std::vector<uint64_t>& base, const std::vector<uint64_t>& added);
 
 }  // namespace tidetape::agent

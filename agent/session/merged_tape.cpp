@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kSamples = 32;
 // What an op is thought to cost that no replay has timed: about one dispatch with a small kernel.
 constexpr double kUnmeasuredSeconds = 1e-5;
-// The planner hears of a tape again when in so many recordings in a row more than this share of what backward reads was new to it, and
-// would follow the plan's default, or when they were larger by as much.
+// The planner hears of a tape again when in so many recordings in a row more than this share of what backward reads was new to it,
+// and would follow the plan's default, or when they were larger by as much.
 constexpr double kStrangeRatio = 0.2;
 constexpr int32_t kStrangeRecordings = 3;
 
@@ -199,7 +199,8 @@ double MergedTape::MedianSeconds(const Op& op) {
   return sorted[sorted.size() / 2];
 }
 
-tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_block_tape*), tt_link* link, const MarkSequence& marks) {
+tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_block_tape*), tt_link* link,
+                                const MarkSequence& marks) {
   std::vector<tt_storage> storages;
   for (const SiteInfo& storage : storages_) {
     tt_storage out = {};

@@ -1,8 +1,8 @@
-// What was learned of a block over many recordings: one tape that has every op that ever ran, with the largest size of each value and
-// what replaying each op costs.
+// What was learned of a block over many recordings: one tape that has every op that ever ran, with the largest size of each value
+// and what replaying each op costs.
 //
-// The op sequence of a block may change at every step (experts without tokens, branches). Recordings are merged by site: an op that was
-// absent is put after its predecessor, one that is known is recognised.
+// The op sequence of a block may change at every step (experts without tokens, branches). Recordings are merged by site: an op that
+// was absent is put after its predecessor, one that is known is recognised.
 #ifndef TIDETAPE_AGENT_SESSION_MERGED_TAPE_H_
 #define TIDETAPE_AGENT_SESSION_MERGED_TAPE_H_
 
@@ -40,8 +40,8 @@ class MergedTape {
   // The planner does not know this tape, or recordings in a row had so much on them that it does not know.
   bool wants_sending() const;
 
-  // Hands the tape with `marks` as its backward to the link; sites that the tape does not have are left out. From then on `sent_hash`,
-  // Costs and EventBytes speak of the tape as it is now.
+  // Hands the tape with `marks` as its backward to the link; sites that the tape does not have are left out. From then on
+  // `sent_hash`, Costs and EventBytes speak of the tape as it is now.
   tt_link_status Send(tt_link_status (*put_tape)(tt_link*, const tt_block_tape*), tt_link* link, const MarkSequence& marks);
 
   uint64_t sent_hash() const { return sent_.hash; }  // 0: never sent
@@ -92,7 +92,7 @@ class MergedTape {
   std::vector<Op> ops_;
   std::vector<int32_t> consumed_;  // in order of packing
   Sent sent_;
-  uint64_t revision_ = 0;  // of the sizes, under one set of sites
+  uint64_t revision_ = 0;         // of the sizes, under one set of sites
   int32_t strange_in_a_row_ = 0;  // recordings that the tape as it was sent describes badly
 };
 

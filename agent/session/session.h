@@ -64,8 +64,8 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t AddBlock(const std::string& name);
   Block& block(int32_t number) { return *blocks_.at(number); }
 
-  // The model's forward begins and ends, on the thread that runs it. In between, writes to what open tapes replay from are seen also
-  // outside of blocks; after it, versions tell, and the replay is refused.
+  // The model's forward begins and ends, on the thread that runs it. In between, writes to what open tapes replay from are seen
+  // also outside of blocks; after it, versions tell, and the replay is refused.
   void EnterModel() { ++model_depth_; }
   void LeaveModel();
 

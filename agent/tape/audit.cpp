@@ -7,6 +7,7 @@
 #include "agent/measure/step_profile.h"
 #include "agent/tape/block.h"
 #include "agent/tape/replayer.h"
+#include "agent/tape/rng.h"
 
 namespace tidetape::agent {
 namespace {
@@ -41,6 +42,9 @@ void AuditedValues::Audit(Tape& tape) {
   kept.reserve(tape.storages.size());
   for (const StorageRecord& record : tape.storages) kept.push_back(record.kept);
   const bool measured = std::exchange(tape.measured_costs, false);
+  // An op that draws and does not say so would move it.
+  RngStates generator;
+  const RngStates::Scope unmoved(generator, generator.Note(DefaultGenerator(c10::DeviceType::CPU)));
   try {
     ReplayAll(tape, [&](int32_t op) { CompareWritten(tape, op); });
   } catch (const std::exception&) {

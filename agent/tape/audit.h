@@ -1,8 +1,8 @@
 // The audit of a recording: replay it at the end of the block's own forward, and compare with what the forward made, bit for bit.
 //
 // Whatever makes a value irreproducible (hidden state, an untagged random source, a kernel that the dispatcher does not see, a
-// race), it shows here, and the value is kept from then on. While the block is recorded, everything that autograd packs stays alive,
-// as in plain training; the replay adds one op's outputs to that.
+// race), it shows here, and the value is kept from then on. While the block is recorded, everything that autograd packs stays
+// alive, as in plain training; the replay adds one op's outputs to that.
 #ifndef TIDETAPE_AGENT_TAPE_AUDIT_H_
 #define TIDETAPE_AGENT_TAPE_AUDIT_H_
 

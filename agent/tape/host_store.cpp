@@ -93,7 +93,8 @@ class FileCopy final : public HostCopy {
 
   StorageRef Get() override {
     StorageRef storage = reading_.valid() ? reading_.get() : ReadBack();
-    TORCH_CHECK(storage, "tidetape: a moved value of ", bytes_, " bytes could not be read back; check the disk of TIDETAPE_HOST_DIR");
+    TORCH_CHECK(storage, "tidetape: a moved value of ", bytes_,
+                " bytes could not be read back; check the disk of TIDETAPE_HOST_DIR");
     return storage;
   }
 

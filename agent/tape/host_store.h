@@ -1,7 +1,7 @@
 // Where moved values wait for backward: memory that the step peak does not count.
 //
-// On the CPU that is a file without a name in the directory TIDETAPE_HOST_DIR (else TMPDIR, else /tmp), so that the path of moving is
-// the same as on a device, whose host memory is the CPU's.
+// On the CPU that is a file without a name in the directory TIDETAPE_HOST_DIR (else TMPDIR, else /tmp), so that the path of moving
+// is the same as on a device, whose host memory is the CPU's.
 #ifndef TIDETAPE_AGENT_TAPE_HOST_STORE_H_
 #define TIDETAPE_AGENT_TAPE_HOST_STORE_H_
 

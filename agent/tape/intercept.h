@@ -13,8 +13,8 @@ namespace tidetape::agent {
 // Registers the fallback, once a process. Returns an empty string, or in one line why this torch cannot be intercepted.
 const std::string& InstallInterception();
 
-// Switches the interception on or off for the calling thread. While it is on, ops go to Recorder::Current(); if that is null, writes
-// are checked against the open tapes.
+// Switches the interception on or off for the calling thread. While it is on, ops go to Recorder::Current(); if that is null,
+// writes are checked against the open tapes.
 void SetIntercepting(bool on);
 bool Intercepting();
 

@@ -36,6 +36,18 @@ uint64_t StatisticsArguments(std::string_view name) {
   return 0;
 }
 
+// torch's own ops say what they do.
+bool IsBuiltIn(std::string_view name) {
+  for (const std::string_view space :
+       {"aten::", "prim::", "prims::", "quantized::", "mkldnn::", "mkldnn_prepacked::", "prepacked::"}) {
+    if (name.substr(0, space.size()) == space) return true;
+  }
+  return false;
+}
+
+// How often another op is watched before it is trusted.
+constexpr int32_t kProbes = 2;
+
 std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   auto facts = std::unique_ptr<OpFacts>(new OpFacts(op));
@@ -61,6 +73,7 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   facts->random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts->uninitialized = IsUninitialized(facts->name);
   if (IsCollective(facts->name)) facts->replayable = false;
+  if (facts->replayable && !IsBuiltIn(facts->name)) facts->probes_left = kProbes;
   return facts;
 }
 

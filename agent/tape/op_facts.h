@@ -4,6 +4,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -18,12 +19,18 @@ struct OpFacts {
   uint32_t num_arguments = 0;
   uint32_t num_returns = 0;
   uint64_t written_arguments = 0;  // bit i: the op writes argument i (of the first 64)
-  // Running statistics, bit i for argument i: what the op returns does not depend on them while it trains (argument 5), and updates them.
+  // Running statistics, bit i for argument i: what the op returns does not depend on them while it trains (argument 5), and updates
+  // them.
   uint64_t statistics_arguments = 0;
-  bool pure_view = false;          // every return aliases an argument and nothing is written
-  bool random = false;             // draws from a generator
-  bool uninitialized = false;      // allocates and fills nothing
-  bool replayable = true;          // false for collectives and for ops whose schema hides what they do
+  bool pure_view = false;      // every return aliases an argument and nothing is written
+  bool random = false;         // draws from a generator
+  bool uninitialized = false;  // allocates and fills nothing
+  bool replayable = true;      // false for collectives and for ops whose schema hides what they do
+
+  // Learned from the first executions of ops that torch did not define, see op_probe.h.
+  mutable std::atomic<int32_t> probes_left{0};
+  mutable std::atomic<uint64_t> hidden_writes{0};  // bits of arguments
+  mutable std::atomic<bool> draws{false};
 };
 
 // Never forgets an operator; the reference stays valid. Thread-safe.

@@ -1,8 +1,8 @@
 // The tapes whose backward is still to come, and the writes that would spoil what they replay from.
 //
-// A replay reads the block's inputs, buffers and kept values as they were in forward. Whatever writes to one of them before the block's
-// backward (a later block, a second call of the same one, the model between its blocks) is seen before it writes, and the tape gets a
-// copy. Plain training needs none where autograd saved nothing of that value, and refuses where it did: versions tell.
+// A replay reads the block's inputs, buffers and kept values as they were in forward. Whatever writes to one of them before the
+// block's backward (a later block, a second call of the same one, the model between its blocks) is seen before it writes, and the
+// tape gets a copy. Plain training needs none where autograd saved nothing of that value, and refuses where it did: versions tell.
 #ifndef TIDETAPE_AGENT_TAPE_OPEN_TAPES_H_
 #define TIDETAPE_AGENT_TAPE_OPEN_TAPES_H_
 

@@ -4,9 +4,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "agent/tape/copy_storage.h"
+#include "agent/tape/op_probe.h"
 #include "agent/tape/open_tapes.h"
 
 namespace tidetape::agent {
@@ -293,36 +295,60 @@ void Recorder::NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, siz
   op.rng = tape_->rng.Note(DefaultGenerator(device));
 }
 
-// The op is about to overwrite a content that ops before it read and that no replay can make again: those ops get a copy.
-void Recorder::SnapshotIfRead(int32_t storage) {
-  Tape& tape = *tape_;
+// An op that is on the tape already read the storage in its present version.
+bool Recorder::WasRead(int32_t storage) const {
+  const Tape& tape = *tape_;
   const uint16_t version = tape.storages[storage].version;
-  const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
-  const bool read = std::any_of(tape.ops.begin(), tape.ops.end(), [&](const OpRecord& op) {
+  return std::any_of(tape.ops.begin(), tape.ops.end(), [&](const OpRecord& op) {
     return std::any_of(tape.values.begin() + op.first_value, tape.values.begin() + op.first_output,
                        [&](const ValueRef& value) { return value.storage == storage && value.version == version; });
   });
-  if (!read) return;
+}
+
+// The op is about to overwrite a content that ops before it read and that no replay can make again: those ops get a copy.
+void Recorder::SnapshotIfRead(int32_t storage) {
+  if (!WasRead(storage)) return;
   KeepOriginal(storage);
-  StorageRef original = tape.storages[storage].kept;
-  if (!original) return;
-  // The record that was read from keeps the copy; a new record goes on with the storage itself.
+  if (const StorageRef original = tape_->storages[storage].kept) SplitOff(storage, original, CopyStorage(*original));
+}
+
+// The record that was read from goes on with the copy; a new record goes on with the storage itself.
+void Recorder::SplitOff(int32_t storage, StorageRef original, StorageRef copy) {
+  Tape& tape = *tape_;
+  const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
   StorageRecord next = tape.storages[storage];
   next.kept.reset();
   next.site = next.content = Mix(next.content, 0x5eed);
   next.handles = 0;
   next.consumed = false;
   tape.DropKept(storage);
-  tape.Keep(storage, CopyStorage(*original));
+  tape.Keep(storage, std::move(copy));
   tape.storages[storage].copied = true;
   const auto index = static_cast<int32_t>(tape.storages.size());
   tape.storages.push_back(std::move(next));
   originals_.push_back(c10::weak_intrusive_ptr<c10::StorageImpl>(original));
   storage_of_[StorageKey(original.get())] = index + 1;
-  if (tape.storages[index].kind != StorageKind::kIntermediate) tape.storages[index].kept = original;
+  if (tape.storages[index].kind != StorageKind::kIntermediate) tape.storages[index].kept = std::move(original);
   for (uint32_t v = before; v < tape.values.size(); ++v) {
     if (tape.values[v].storage == storage) tape.values[v].storage = index;
   }
+}
+
+// The op that just ran wrote what its schema does not say.
+void Recorder::AfterHiddenWrite(c10::StorageImpl* written, StorageRef before) {
+  int32_t storage = Find(written);
+  if (storage == kNoStorage) return;
+  if (WasRead(storage)) {
+    SplitOff(storage, StorageRef::reclaim_copy(written), std::move(before));
+    storage = Find(written);
+  }
+  StorageRecord& record = tape_->storages[storage];
+  record.content = Mix(record.content, 0x4d1d);
+  if (record.kind != StorageKind::kIntermediate) return;
+  ++record.version;
+  record.last_writer = static_cast<int32_t>(tape_->ops.size());
+  record.must_save = true;
+  KeepOriginal(storage);
 }
 
 void Recorder::BeforeWrites(OpRecord& op, uint64_t written_arguments) {
@@ -420,16 +446,19 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   OpRecord record;
   record.facts = &facts;
   record.keys = below;
-  record.replayable = facts.replayable;
+  const uint64_t hidden_writes = facts.hidden_writes.load(std::memory_order_relaxed);
+  record.replayable = facts.replayable && hidden_writes == 0;
   const size_t base = stack->size() - facts.num_arguments;
-  uint64_t written = facts.written_arguments, forgotten = 0;
+  uint64_t written = facts.written_arguments | hidden_writes, forgotten = 0;
   if (facts.statistics_arguments != 0) {
     // Not training, the op only reads them.
     if ((*stack)[base + kTrainingArgument].toBool()) forgotten = StatisticsToForget(facts, *stack, base);
     if (forgotten != 0 || !(*stack)[base + kTrainingArgument].toBool()) written = 0;
   }
   EncodeArguments(record, *stack, base, forgotten);
-  if (facts.random) NoteRandomState(record, *stack, base);
+  std::optional<OpProbe> probe;
+  if (facts.probes_left.load(std::memory_order_relaxed) > 0) probe.emplace(facts, *stack, base);
+  if (facts.random || probe || facts.draws.load(std::memory_order_relaxed)) NoteRandomState(record, *stack, base);
   record.first_write = record.end_write = static_cast<uint32_t>(tape.writes.size());
   if (written != 0) BeforeWrites(record, written);
   try {
@@ -437,6 +466,13 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   } catch (...) {
     rollback.Undo(tape);
     throw;
+  }
+  if (probe) {
+    for (OpProbe::HiddenWrite& write : probe->FindHiddenWrites()) {
+      record.replayable = false;
+      AfterHiddenWrite(write.storage.get(), std::move(write.before));
+    }
+    if (!facts.random && !probe->Drew()) record.rng = -1;
   }
   if (record.end_write > record.first_write) AfterWrites(record);
   const bool made = EncodeOutputs(record, *stack);

@@ -64,7 +64,10 @@ class Recorder {
   void AfterWrites(OpRecord& op);
   bool EncodeOutputs(OpRecord& op, const torch::jit::Stack& stack);
   void EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t output);
+  bool WasRead(int32_t storage) const;
   void SnapshotIfRead(int32_t storage);
+  void SplitOff(int32_t storage, StorageRef original, StorageRef copy);
+  void AfterHiddenWrite(c10::StorageImpl* written, StorageRef before);
   void KeepOriginal(int32_t storage);
 
   TapePtr tape_;

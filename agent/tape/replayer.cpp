@@ -162,11 +162,12 @@ class Replayer {
       if (record.away >= 0) tape_.BringBack(value.storage);
       TORCH_CHECK(record.kept, "tidetape: block '", tape_.block->name(), "': the tape let go of an input of ", op.facts->name,
                   " that a replay needs");
-      TORCH_CHECK(record.copied || !record.outside_version.enabled() ||
-                      record.outside_version.current_version() == record.outside_version_seen,
-                  "one of the variables needed for gradient computation has been modified by an inplace operation: tidetape replays ",
-                  op.facts->name, " of block '", tape_.block->name(), "' from it. Change it after backward, or keep the block's ",
-                  "values with memory_limit=\"max\"");
+      TORCH_CHECK(
+          record.copied || !record.outside_version.enabled() ||
+              record.outside_version.current_version() == record.outside_version_seen,
+          "one of the variables needed for gradient computation has been modified by an inplace operation: tidetape replays ",
+          op.facts->name, " of block '", tape_.block->name(), "' from it. Change it after backward, or keep the block's ",
+          "values with memory_limit=\"max\"");
       TORCH_CHECK(static_cast<int64_t>(record.kept->nbytes()) >= record.bytes, "tidetape: block '", tape_.block->name(),
                   "': backward needs to replay ", op.facts->name,
                   ", but an input or parameter of it is not there (resharded or resized). ",

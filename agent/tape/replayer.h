@@ -15,12 +15,12 @@ namespace tidetape::agent {
 // holds tape.mutex. Throws c10::Error, naming block and op, where an outside storage is gone or has changed, or an op fails.
 StorageRef Materialise(Tape& tape, int32_t storage);
 
-// The same while the tape is still being recorded: a block that takes gradients in its own forward. `original` is the storage itself if
-// it is still alive, else null. Leaves the tape as it was.
+// The same while the tape is still being recorded: a block that takes gradients in its own forward. `original` is the storage
+// itself if it is still alive, else null. Leaves the tape as it was.
 StorageRef MaterialiseInForward(Tape& tape, int32_t storage, StorageRef original);
 
-// Runs all ops that a replay of the prepared tape needs, in program order; calls `after_op` with each op's number when its outputs are
-// there. Throws what an op throws: that op is then the first needed one that is not done.
+// Runs all ops that a replay of the prepared tape needs, in program order; calls `after_op` with each op's number when its outputs
+// are there. Throws what an op throws: that op is then the first needed one that is not done.
 void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op);
 
 }  // namespace tidetape::agent

@@ -147,8 +147,8 @@ class Tape : public c10::intrusive_ptr_target {
   }
   // The original is about to be overwritten: replays read `copy` instead.
   void UseCopy(int32_t storage, StorageRef copy);
-  // A value that autograd packed, and that somebody else holds, is about to be overwritten: backward reads it as it then is, like plain
-  // training does where versions do not tell.
+  // A value that autograd packed, and that somebody else holds, is about to be overwritten: backward reads it as it then is, like
+  // plain training does where versions do not tell.
   void ReadOverwritten(const c10::intrusive_ptr<c10::StorageImpl>& original);
   void SetReplayed(int32_t storage, StorageRef made);
   void DropReplayed(int32_t storage);

@@ -121,8 +121,8 @@ void PrintExplanation(const v1::ExplainPlanResponse& explanation, std::ostream& 
   for (const v1::ExplainedBlock& block : explanation.blocks()) {
     for (const v1::ExplainedValue& value : block.values()) {
       table.Add({block.name(), absl::StrCat(absl::Hex(value.site(), absl::kZeroPad16)),
-                 value.label().empty() ? absl::StrCat("storage ", value.storage()) : value.label(),
-                 ActionName(value.action()), FormatBytes(value.bytes()), FormatSeconds(value.replay_seconds()), value.why()});
+                 value.label().empty() ? absl::StrCat("storage ", value.storage()) : value.label(), ActionName(value.action()),
+                 FormatBytes(value.bytes()), FormatSeconds(value.replay_seconds()), value.why()});
     }
   }
   table.Print(out);

@@ -42,7 +42,9 @@ class Session:
         job: str | None,
         existing: ExistingCheckpointing,
     ):
+        audit = _audit_mode(os.environ.get("TIDETAPE_AUDIT", ""))
         self.native = _native._C.Session(memory_limit_bytes)
+        self.native.set_audit(audit)
         self.unmanaged: dict[str, str] = dict(existing.unmanaged)
         """Blocks that run without Tidetape, and why."""
         self._planner = planner
@@ -75,7 +77,6 @@ class Session:
             model.register_forward_hook(lambda *_: own() and own().native.leave_model(), always_call=True),
         ]
         self._block_names = [name for name, _ in blocks]
-        self.native.set_audit(_audit_mode(os.environ.get("TIDETAPE_AUDIT", "")))
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
 
