@@ -2,10 +2,13 @@
 
 import ctypes
 import functools
+import subprocess
+import threading
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.cpp_extension import include_paths, library_paths
 
 from tests.processes import run_program
 from tests.small_blocks import backward, require_as_plain, stack, ways
@@ -179,6 +182,25 @@ def test_a_foreign_kernel_writes_what_a_recorded_op_made(same):
         scale = x.detach() * 2
         _copy(scale[1:], block.linear(x).detach().tanh()[1:])
         return (x * scale).sin() * scale.exp()
+
+    same(body)
+
+
+def test_work_of_another_thread(same):
+    """What it makes, and what it writes into a value of the block, is seen by no recording."""
+
+    def body(block, x):
+        scale = x.detach() * 2
+        made = []
+
+        def work():
+            made.append(scale.tanh())
+            scale.mul_(0.5)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return (block.linear(x) * scale).sin() * made[0]
 
     same(body)
 
@@ -367,6 +389,56 @@ def test_an_op_that_cannot_be_reproduced_is_kept_from_the_first_step_on_and_name
         (label,) = [label for label in named if label.startswith(block)]
         assert "drifts" in label
         assert named[label] == 4 * 6 * 4
+
+
+COMPILED_EXTENSION = """
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <torch/library.h>
+
+at::Tensor Twice(const at::Tensor& x) { return at::mul(x, 2.0); }
+
+at::Tensor Filled(const at::Tensor& x, at::Tensor& beside) {
+  const at::Tensor result = at::empty_like(x);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    result.mutable_data_ptr<float>()[i] = x.const_data_ptr<float>()[i] / 2;
+    beside.mutable_data_ptr<float>()[i] += 1;
+  }
+  return result;
+}
+
+TORCH_LIBRARY(tidetape_compiled, m) {
+  m.def("twice(Tensor x) -> Tensor", Twice);
+  m.def("filled(Tensor x, Tensor(a!) beside) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(tidetape_compiled, CPU, m) { m.impl("filled", Filled); }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_ops(tmp_path_factory):
+    """Ops of a C++ extension: one that is made of other ops, and one that has a kernel of its own."""
+    folder = tmp_path_factory.mktemp("extension")
+    source, library = folder / "ops.cpp", folder / "ops.so"
+    source.write_text(COMPILED_EXTENSION)
+    command = ["c++", "-std=c++20", "-shared", "-fPIC", source, "-o", library, "-lc10", "-ltorch_cpu"]
+    command += [f"-I{path}" for path in include_paths()] + [f"-L{path}" for path in library_paths()]
+    subprocess.run(command, check=True)
+    torch.ops.load_library(library)
+    return torch.ops.tidetape_compiled
+
+
+def test_ops_of_a_compiled_extension(same, compiled_ops):
+    def body(block, x):
+        h = block.linear(x)
+        scale = compiled_ops.twice(h.detach()).tanh()
+        half = compiled_ops.filled(h.detach(), scale)
+        return (x * scale).sin() * half + h * half.exp()
+
+    trained = same(body)
+    assert trained.stats["demoted_bytes"] == 0
 
 
 # --- compiled submodules -------------------------------------------------------------------------------------------------------
