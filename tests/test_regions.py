@@ -1,0 +1,471 @@
+"""Regions that change what the ops of a block are: autocast, compilation, subclasses, checkpointing, offloading, profiling."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import offload_wrapper
+from torch.utils._python_dispatch import return_and_correct_aliasing
+from torch.utils._pytree import tree_map_only
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from tests.small_blocks import WIDTH, Block, backward, hidden, require_as_plain, stack
+from tests.zoo import Stack
+
+
+@pytest.fixture(params=["nothing", "everything", "plan"])
+def same(request, attach):
+    """same(body, program): blocks with this forward train in this program as they do plainly. `build` makes another model."""
+
+    def compare(body=None, program=backward, managed=True, build=None):
+        return require_as_plain(attach, request.param, build or (lambda: stack(body)), program, managed)
+
+    compare.way = request.param
+    return compare
+
+
+def _body(block, x):
+    return F.dropout(block.linear(x).tanh(), 0.2) * x.sin()
+
+
+# --- autocast ------------------------------------------------------------------------------------------------------------------
+
+
+def _autocast(model, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(x)
+    loss.backward()
+    return loss
+
+
+def test_autocast_around_the_model(same):
+    same(lambda block, x: F.softmax(block.linear(block.norm(block.linear(x))), -1) @ block.linear.weight, _autocast)
+
+
+def test_a_weight_that_autocast_has_cached_in_another_block(same):
+    """The first block casts the weight; the second one, and the first one's second call, find it in the cache."""
+
+    def build():
+        model = stack(lambda block, x: block.linear(block.linear(x).tanh()) * x, count=3)
+        for block in model.blocks[1:]:
+            block.linear = model.blocks[0].linear
+        return model
+
+    def program(model, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(model.blocks[0](x)).float()
+        loss.backward()
+        return loss
+
+    same(program=program, build=build)
+
+
+def test_a_weight_that_autocast_has_cached_outside_of_the_blocks(same):
+    def program(model, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            outside = F.linear(x, model.blocks[1].linear.weight)
+            loss = model(x) + outside.square().mean()
+        loss.backward()
+        return loss
+
+    same(_body, program)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_autocast_inside_a_block(same, cache):
+    def body(block, x):
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cache):
+            h = block.linear(block.linear(x).tanh())
+            with torch.autocast("cpu", enabled=False):
+                h = block.linear(h.float())
+        return h.float() * x.sin()
+
+    same(body)
+
+
+def test_evaluation_under_autocast_between_forward_and_backward(same):
+    def program(model, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(x)
+            with torch.no_grad():
+                model(hidden(9))
+            again = model(x.exp())
+        loss = loss + again
+        loss.backward()
+        return loss
+
+    same(_body, program)
+
+
+# --- compilation ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_part_of_a_block_is_compiled(same, backend):
+    torch._dynamo.reset()
+    part = torch.compile(lambda h, x: (h.tanh() * x.sin()).exp().clamp(max=3), backend=backend)
+    same(lambda block, x: part(block.linear(x), x) * block.linear(x).tanh())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_part_of_a_block_is_compiled_and_breaks(same, backend):
+    """A graph break inside the part: its pieces run as they are, with the eager op between them."""
+    torch._dynamo.reset()
+
+    @torch.compile(backend=backend)
+    def part(h, x):
+        h = h.tanh() * x
+        torch._dynamo.graph_break()
+        return h.exp().clamp(max=3)
+
+    same(lambda block, x: part(block.linear(x), x.sin()) * x)
+
+
+def test_a_whole_block_is_compiled(same):
+    """It runs as it is, beside a block that is managed."""
+
+    def build():
+        torch._dynamo.reset()
+        model = stack(_body)
+        model.blocks[0].compile(backend="aot_eager")
+        return model
+
+    same(build=build)
+
+
+# --- tensor subclasses ---------------------------------------------------------------------------------------------------------
+
+
+class Boxed(torch.Tensor):
+    """A tensor inside a tensor: every op runs on what is inside."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, op, types, args=(), kwargs=None):
+        inside, named = tree_map_only(cls, lambda boxed: boxed.inner, (args, kwargs or {}))
+        result = tree_map_only(torch.Tensor, cls, op(*inside, **named))
+        return return_and_correct_aliasing(op, args, kwargs or {}, result)
+
+
+class Box(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return Boxed(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.inner
+
+
+class Unbox(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, boxed):
+        return boxed.inner.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Boxed(gradient)
+
+
+def test_a_subclass_inside_a_block(same):
+    def body(block, x):
+        boxed = Box.apply(block.linear(x))
+        return Unbox.apply((boxed.tanh() * boxed.exp()).clamp(max=3)) * x.sin()
+
+    same(body)
+
+
+def test_a_subclass_between_blocks(same):
+    def program(model, x):
+        boxed = model.blocks[1](model.blocks[0](Box.apply(x)))
+        loss = Unbox.apply(boxed).square().mean()
+        loss.backward()
+        return loss
+
+    same(lambda block, x: (x.tanh() * x.exp()).clamp(max=3).sin(), program)
+
+
+# --- pipeline stages -----------------------------------------------------------------------------------------------------------
+
+
+class Pipeline:
+    """Two stages whose micro-batches are alive together; what goes between them is cut as it is between processes."""
+
+    def __init__(self, model, x):
+        self.model, self.x = model, x
+        self.alive = []
+        self.loss = 0
+
+    def forward(self, scale):
+        first, second = self.model.blocks
+        sent = first(self.x * scale)
+        received = sent.detach().requires_grad_()
+        loss = second(received).square().mean()
+        self.loss = self.loss + loss.detach()
+        self.alive.append((sent, received, loss))
+
+    def backward(self):
+        sent, received, loss = self.alive.pop(0)
+        loss.backward()
+        sent.backward(received.grad)
+
+
+def test_one_forward_one_backward(same):
+    def program(model, x):
+        pipeline = Pipeline(model, x)
+        for scale in (1.0, 0.5):
+            pipeline.forward(scale)
+        for scale in (2.0, -1.0, 0.25):
+            pipeline.forward(scale)
+            pipeline.backward()
+        while pipeline.alive:
+            pipeline.backward()
+        return pipeline.loss
+
+    same(lambda block, x: F.dropout(block.norm(block.linear(x)).tanh(), 0.2) * x.sin(), program)
+
+
+def test_all_forwards_before_all_backwards_in_another_order(same):
+    def program(model, x):
+        pipeline = Pipeline(model, x)
+        for scale in (1.0, 0.5, 2.0, -1.0):
+            pipeline.forward(scale)
+        pipeline.alive.reverse()
+        while pipeline.alive:
+            pipeline.backward()
+        return pipeline.loss
+
+    same(_body, program)
+
+
+def test_gradients_of_inputs_and_of_weights_run_apart(same):
+    """As zero-bubble schedules do: the weights' gradients of a micro-batch come after the inputs' of the next."""
+
+    def program(model, x):
+        weights = list(model.parameters())
+        pending, total = [], 0
+        for scale in (1.0, 0.5, 2.0):
+            loss = model(x * scale)
+            of_input = torch.autograd.grad(loss, x, retain_graph=True)[0]
+            total = total + loss.detach() + of_input.sum()
+            pending.append(loss)
+            if len(pending) == 2:
+                _accumulate(pending.pop(0), weights)
+        _accumulate(pending.pop(0), weights)
+        return total
+
+    def _accumulate(loss, weights):
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights, allow_unused=True), strict=True):
+            if gradient is not None:
+                weight.grad = gradient if weight.grad is None else weight.grad + gradient
+
+    same(_body, program)
+
+
+# --- frozen bases --------------------------------------------------------------------------------------------------------------
+
+
+class Adapter(nn.Module):
+    """A frozen linear with a trained difference of low rank."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = nn.Parameter(torch.randn(WIDTH, 2) / 2)
+        self.up = nn.Parameter(torch.randn(2, WIDTH) / 2)
+
+    def forward(self, x):
+        return self.base(x) + F.dropout(x, 0.1) @ self.down @ self.up
+
+
+class FourBit(nn.Module):
+    """A frozen linear whose weight is packed: two numbers of four bits a byte, and a scale for each row."""
+
+    def __init__(self, linear):
+        super().__init__()
+        weight = linear.weight.detach()
+        scale = weight.abs().amax(1, keepdim=True) / 7
+        numbers = ((weight / scale).round() + 8).to(torch.uint8)
+        self.register_buffer("packed", numbers[:, ::2] | numbers[:, 1::2] << 4)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", linear.bias.detach())
+
+    def forward(self, x):
+        numbers = torch.stack([self.packed & 15, self.packed >> 4], -1).flatten(1)
+        return F.linear(x, (numbers.float() - 8) * self.scale, self.bias)
+
+
+class Embedded(Stack):
+    """Blocks behind a frozen embedding: what enters the first one has no gradient."""
+
+    def __init__(self, make_block):
+        super().__init__(make_block, count=3)
+        self.embed = nn.Embedding(10, WIDTH).requires_grad_(False)
+
+    def forward(self, x):
+        return super().forward(self.embed((x.detach().abs() * 4).long()[:, 0] % 10))
+
+
+def _adapted(base, make=Stack):
+    def make_block():
+        block = Block(lambda block, x: block.norm(block.linear(x).tanh() @ block.linear.up.t() @ block.linear.up) * x.sin())
+        block.linear = Adapter(base(block.linear))
+        block.norm.requires_grad_(False)
+        return block
+
+    def build():
+        torch.manual_seed(0)
+        return make(make_block)
+
+    return build
+
+
+@pytest.mark.parametrize("base", [lambda linear: linear, FourBit], ids=["full precision", "four bits"])
+@pytest.mark.parametrize("make", [Stack, Embedded], ids=["trained input", "frozen embedding"])
+def test_adapters_on_frozen_bases(same, base, make):
+    trained = same(build=_adapted(base, make))
+    if same.way == "nothing":
+        assert trained.stats["replayed_ops"] > 0
+        assert trained.stats["saved_bytes"] == 0
+
+
+@pytest.mark.parametrize("frozen", [0, 1], ids=["first", "last"])
+def test_one_block_is_frozen_as_a_whole(same, frozen):
+    def build():
+        model = stack(_body, count=2)
+        model.blocks[frozen].requires_grad_(False)
+        return model
+
+    def program(model, x):
+        loss = model(x.detach())
+        loss.backward()
+        return loss
+
+    same(program=program, build=build)
+
+
+# --- offloading ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_offloaded_part_of_a_block(same):
+    def build():
+        model = stack(_body)
+        for block in model.blocks:
+            block.linear = offload_wrapper(nn.Sequential(block.linear, nn.GELU()))
+        return model
+
+    same(build=build)
+
+
+def test_offloaded_blocks(same):
+    def build():
+        model = stack(_body)
+        for place, block in enumerate(model.blocks):
+            model.blocks[place] = offload_wrapper(block)
+        return model
+
+    same(build=build, managed=False)
+
+
+# --- blocks and checkpointing inside and around --------------------------------------------------------------------------------
+
+
+def test_a_block_inside_a_block_is_refused(attach):
+    with pytest.raises(ValueError, match=r"blocks\.1\.linear lies inside block blocks\.1"):
+        attach(stack(_body), blocks=["blocks.1", "blocks.1.linear"], planner="none")
+
+
+def test_a_part_of_an_attached_model_is_refused(attach):
+    model = stack(_body)
+    attach(model, blocks="blocks.*", planner="none")
+    with pytest.raises(ValueError, match="another model is attached"):
+        attach(model.blocks[0], blocks=[model.blocks[0].linear], planner="none")
+
+
+def test_a_block_that_calls_another(same):
+    """The inner block runs inside the recording of the outer one, and apart from it."""
+
+    def build():
+        model = stack(_body, count=3)
+        outer = model.blocks[0]
+        inner = (model.blocks[2],)
+        outer.body = lambda block, x: inner[0](block.linear(x)).exp().clamp(max=3) * x.sin()
+        return model
+
+    same(build=build, managed=False)
+
+
+def _saves_products(ctx, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE if op == torch.ops.aten.addmm.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+CHECKPOINTING = pytest.mark.parametrize(
+    "options",
+    [
+        {"use_reentrant": True},
+        {"use_reentrant": False},
+        {"use_reentrant": False, "context_fn": lambda: create_selective_checkpoint_contexts(_saves_products)},
+    ],
+    ids=["reentrant", "not reentrant", "selective"],
+)
+
+
+@CHECKPOINTING
+def test_checkpointing_inside_a_block(same, options):
+    def body(block, x):
+        h = block.linear(x).tanh()
+        return checkpoint(lambda h, x: F.dropout(block.linear(h).exp().clamp(max=3), 0.2) * x.sin(), h, x, **options) * h
+
+    same(body)
+
+
+@CHECKPOINTING
+def test_checkpointing_around_a_block(same, options):
+    def program(model, x):
+        loss = model.blocks[1](checkpoint(model.blocks[0], x, **options)).square().mean()
+        loss.backward()
+        return loss
+
+    same(_body, program, managed=False)
+
+
+# --- profiling -----------------------------------------------------------------------------------------------------------------
+
+
+def test_profiler_ops_inside_a_block(same):
+    def body(block, x):
+        with torch.profiler.record_function("first half"):
+            h = block.linear(x).tanh()
+        handle = torch.ops.profiler._record_function_enter_new("second half", None)
+        h = (h * x).exp().clamp(max=3)
+        torch.ops.profiler._record_function_exit._RecordFunction(handle)
+        return h.sin()
+
+    same(body)
+
+
+def test_a_profiled_step(same):
+    def program(model, x):
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, profile_memory=True, record_shapes=True) as profile:
+            loss = backward(model, x)
+        assert any(event.key == "aten::addmm" for event in profile.key_averages())
+        return loss
+
+    same(_body, program)
+
+
+def test_anomaly_detection(same):
+    def program(model, x):
+        with torch.autograd.set_detect_anomaly(True):
+            return backward(model, x)
+
+    same(_body, program)
