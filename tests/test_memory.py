@@ -62,6 +62,28 @@ def test_200_steps_without_the_garbage_collector(attach, model, limit):
     assert heap[199] - heap[50] < 256 << 10
 
 
+@pytest.mark.parametrize("limit", ["min", "max"])
+def test_abandoned_graphs_leave_nothing_behind(attach, limit):
+    """A graph that nobody runs backward goes as soon as nobody holds it, without the garbage collector."""
+    model = residual_stack()
+    session = attach(model, memory_limit=limit, planner="none")
+    inputs = residual_input()
+    live = []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            with session.step():
+                loss = model(inputs)
+                held = tidetape._C.meter_live_bytes()
+                del loss
+            live.append(tidetape._C.meter_live_bytes())
+    finally:
+        gc.enable()
+    assert held > live[-1]
+    assert len(set(live)) == 1
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 def test_nothing_saved_needs_no_more_than_checkpointing(attach, model, dtype):
