@@ -20,7 +20,6 @@
 namespace tidetape::link {
 namespace {
 
-using ::testing::HasSubstr;
 
 constexpr const char* kServer = "server/tidetape-server";
 
