@@ -338,13 +338,13 @@ def test_ops_of_a_library(same, ops):
 
 
 def test_an_op_whose_schema_hides_a_write(same, ops):
-    """What it wrote is read by backward, and by ops after it."""
+    """What it wrote is read by backward, and what it returned is not."""
 
     def body(block, x):
         h = block.linear(x)
         scale = h.detach().tanh()
         result = ops.hidden_write(x.detach(), scale)
-        return (h * scale).sin() * result + x * scale.exp()
+        return (h * scale).sin() + x * scale.exp() + result
 
     same(body)
 
