@@ -1,4 +1,4 @@
-"""Ops of torch.library and of C++ extensions, with right schemas and with wrong ones: replayed where they can be, kept otherwise."""
+"""Ops of torch.library and of C++ extensions, with right and wrong schemas: replayed where they can be, kept otherwise."""
 
 import functools
 import subprocess
