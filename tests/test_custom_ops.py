@@ -1,0 +1,197 @@
+"""Ops of torch.library and of C++ extensions, with right and wrong schemas: replayed where they can be, kept otherwise."""
+
+import functools
+import subprocess
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.cpp_extension import include_paths, library_paths
+
+from tests.small_blocks import ROWS, WIDTH, backward, require_as_plain, stack
+
+
+@pytest.fixture(params=["nothing", "everything", "plan"])
+def same(request, attach):
+    """same(body): blocks with this forward train as they do plainly."""
+
+    def compare(body, program=backward):
+        return require_as_plain(attach, request.param, lambda: stack(body), program)
+
+    return compare
+
+
+@functools.cache
+def _library():
+    """A library whose ops are not checked against their schemas, as those of compiled extensions are not."""
+    library = torch.library.Library("tidetape_opaque", "FRAGMENT")
+
+    def op(schema, function):
+        library.define(schema)
+        library.impl(schema.partition("(")[0], function, "CPU")
+
+    op("half(Tensor x) -> Tensor", lambda x: x / 2)
+    op("half_(Tensor(a!) x) -> Tensor(a!)", lambda x: x.div_(2))
+    op("parts(Tensor x, int count) -> (Tensor, Tensor[])", lambda x, count: (x.sin(), [x * n for n in range(count)]))
+    op("hidden_write(Tensor x, Tensor to) -> Tensor", lambda x, to: to.copy_(x * 3).cos())
+    op("drifts(Tensor x) -> Tensor", lambda x: x * drift[0])
+    op("draws(Tensor x) -> Tensor", lambda x: x * torch.rand_like(x))
+    return library
+
+
+drift = [1.0]
+"""What the op "drifts" multiplies with: state that no schema tells of."""
+
+
+@pytest.fixture
+def ops():
+    _library()
+    return torch.ops.tidetape_opaque
+
+
+@torch.library.custom_op("tidetape_opaque::gate", mutates_args=())
+def gate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.sigmoid() * y
+
+
+@torch.library.custom_op("tidetape_opaque::accumulate", mutates_args={"total"})
+def accumulate(x: torch.Tensor, total: torch.Tensor) -> None:
+    total.add_(x.mean(0, keepdim=True))
+
+
+gate.register_autograd(
+    lambda ctx, gradient: (gradient * ctx.saved_tensors[1] * ctx.saved_tensors[0].cos(), gradient * ctx.saved_tensors[0].sigmoid()),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def test_custom_ops(same):
+    trained = same(lambda block, x: gate(block.linear(x).tanh(), x.exp().clamp(max=3)).sin())
+    assert trained.stats["demoted_bytes"] == 0
+
+
+def test_custom_ops_that_say_what_they_write(same):
+    def body(block, x):
+        h = block.linear(x)
+        accumulate(h.detach(), block.cache)
+        total = torch.zeros_like(x)
+        accumulate(h.detach().tanh(), total)
+        return h.tanh() * block.cache + x * total.exp()
+
+    same(body)
+
+
+def test_ops_of_a_library(same, ops):
+    def body(block, x):
+        h = block.linear(x)
+        scale = ops.half(h.detach())
+        ops.half_(scale)
+        first, (_, second) = ops.parts(scale, 2)
+        return (x * scale).tanh() * first.exp() * second.cos()
+
+    trained = same(body)
+    assert trained.stats["demoted_bytes"] == 0
+
+
+def test_an_op_whose_schema_hides_a_write(same, ops):
+    """What it wrote is read by backward, and what it returned is not."""
+
+    def body(block, x):
+        h = block.linear(x)
+        scale = h.detach().tanh()
+        result = ops.hidden_write(x.detach(), scale)
+        return (h * scale).sin() + x * scale.exp() + result
+
+    same(body)
+
+
+def test_an_op_whose_schema_hides_a_write_to_a_buffer(same, ops):
+    def body(block, x):
+        h = block.linear(x)
+        result = ops.hidden_write(block.cache + h.detach(), block.cache)
+        return (h * result).sin() * block.cache.tanh()
+
+    same(body)
+
+
+def test_an_op_that_draws_and_does_not_say_so(same, ops):
+    def body(block, x):
+        scale = ops.draws(block.linear(x).detach())
+        return (x * scale).sin() * F.dropout(x, 0.3) + ops.draws(x.detach())
+
+    same(body)
+
+
+def _drifting(block, x):
+    """An op whose result depends on what was set just for it."""
+    h = block.linear(x)
+    drift[0] = 1.5
+    scale = torch.ops.tidetape_opaque.drifts(h.detach())
+    drift[0] = 1.0
+    return (x * scale).sin() * h
+
+
+@pytest.mark.parametrize("way", ["nothing", "plan"])
+def test_an_op_that_cannot_be_reproduced_is_kept_from_the_first_step_on_and_named(attach, ops, way):
+    sessions = []
+
+    def attach_and_note(*args, **kwargs):
+        sessions.append(attach(*args, **kwargs))
+        return sessions[-1]
+
+    require_as_plain(attach_and_note, way, lambda: stack(_drifting))
+    named = sessions[0].demotions()
+    for block in ("blocks.0", "blocks.1"):
+        (label,) = [label for label in named if label.startswith(block)]
+        assert "drifts" in label
+        assert named[label] == ROWS * WIDTH * 4
+
+
+COMPILED_EXTENSION = """
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <torch/library.h>
+
+at::Tensor Twice(const at::Tensor& x) { return at::mul(x, 2.0); }
+
+at::Tensor Filled(const at::Tensor& x, at::Tensor& beside) {
+  const at::Tensor result = at::empty_like(x);
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    result.mutable_data_ptr<float>()[i] = x.const_data_ptr<float>()[i] / 2;
+    beside.mutable_data_ptr<float>()[i] += 1;
+  }
+  return result;
+}
+
+TORCH_LIBRARY(tidetape_compiled, m) {
+  m.def("twice(Tensor x) -> Tensor", Twice);
+  m.def("filled(Tensor x, Tensor(a!) beside) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(tidetape_compiled, CPU, m) { m.impl("filled", Filled); }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_ops(tmp_path_factory):
+    """Ops of a C++ extension: one that is made of other ops, and one that has a kernel of its own."""
+    folder = tmp_path_factory.mktemp("extension")
+    source, library = folder / "ops.cpp", folder / "ops.so"
+    source.write_text(COMPILED_EXTENSION)
+    command = ["c++", "-std=c++20", "-shared", "-fPIC", source, "-o", library, "-lc10", "-ltorch_cpu"]
+    command += [f"-I{path}" for path in include_paths()] + [f"-L{path}" for path in library_paths()]
+    subprocess.run(command, check=True)
+    torch.ops.load_library(library)
+    return torch.ops.tidetape_compiled
+
+
+def test_ops_of_a_compiled_extension(same, compiled_ops):
+    def body(block, x):
+        h = block.linear(x)
+        scale = compiled_ops.twice(h.detach()).tanh()
+        half = compiled_ops.filled(h.detach(), scale)
+        return (x * scale).sin() * half + h * half.exp()
+
+    trained = same(body)
+    assert trained.stats["demoted_bytes"] == 0
