@@ -10,7 +10,7 @@ from torch import nn
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "agent" / "python" / "tests"))
-from ranks import run_ranks  # noqa: E402
+from ranks import run_ranks
 
 STEPS = 3
 

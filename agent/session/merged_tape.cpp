@@ -54,9 +54,11 @@ uint64_t KeyOf(const Tape& tape, int32_t index, std::unordered_map<uint64_t, uin
 // What happens to a value, and why.
 const char* FateOf(const SiteInfo& storage, const BlockActions* actions) {
   if (storage.must_save) return storage.consumed ? "kept, it cannot be reproduced" : "kept for replays, it cannot be reproduced";
-  if (actions != nullptr && actions->move.count(storage.site) > 0) return "moved to host memory by the plan";
+  if (actions != nullptr && actions->move.count(storage.site) > 0) {
+    return storage.consumed ? "moved to host memory by the plan" : "moved to host memory by the plan where a replay starts from it";
+  }
   if (actions != nullptr && actions->save.count(storage.site) > 0) {
-    return storage.consumed ? "kept by the plan" : "kept by the plan, a replay starts from it";
+    return storage.consumed ? "kept by the plan" : "kept by the plan where a replay starts from it";
   }
   if (!storage.consumed) return "let go, backward does not read it";
   if (actions != nullptr && actions->save_by_default && actions->replay.count(storage.site) == 0) return "kept by default";
