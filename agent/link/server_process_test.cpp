@@ -20,7 +20,6 @@
 namespace tidetape::link {
 namespace {
 
-
 constexpr const char* kServer = "server/tidetape-server";
 
 class ServerProcess {
