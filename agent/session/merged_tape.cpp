@@ -102,7 +102,7 @@ std::vector<int32_t> MergedTape::AddStorages(const Tape& tape, bool& larger) {
       SiteInfo info;
       info.site = site;
       info.kind = record.kind;
-      info.label = record.kind == StorageKind::kIntermediate ? std::move(labels[s]) : tape.block->ParameterName(record.site);
+      info.label = record.kind == StorageKind::kIntermediate ? labels[s] : tape.block->ParameterName(record.site);
       if (info.label.empty()) info.label = "input";
       storages_.push_back(std::move(info));
     }
