@@ -51,7 +51,7 @@ void StepProfile::ForwardEnds() {
   live_.push_back(meter::LiveBytes());
 }
 
-void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, uint64_t site) {
+void StepProfile::Reads(int32_t position, bool first, uint64_t site) {
   if (!profiling()) return;
   const std::lock_guard lock(mutex_);
   Slot& slot = At(position);
@@ -60,7 +60,6 @@ void StepProfile::Reads(int32_t position, uint64_t structure_hash, bool first, u
     Switch(&outside_);
     head_ = std::max(head_, std::exchange(between_, 0));
     Merge(slot);
-    slot.profile.structure_hash = structure_hash;
     slot.profile.complete = false;
     live_.push_back(meter::LiveBytes());
   }

@@ -28,7 +28,6 @@ bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMar
 // What was seen of the block at one position in the order of execution.
 struct InstanceProfile {
   int64_t forward_peak_bytes = 0;
-  uint64_t structure_hash = 0;
   std::vector<BackwardMark> marks;  // of the last execution, peaks as the largest of all executions with the same marks
   bool complete = false;            // backward ran to its end
 };
@@ -54,7 +53,7 @@ class StepProfile {
   void ForwardEnds();
 
   // `first`: the backward of this execution begins. The value at `site` is about to be read; a replay may follow.
-  void Reads(int32_t position, uint64_t structure_hash, bool first, uint64_t site);
+  void Reads(int32_t position, bool first, uint64_t site);
   // Around a replay: its own peak counts for the step and for no mark.
   void ReplayBegins();
   void ReplayEnds(int32_t position);

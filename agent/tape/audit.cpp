@@ -60,11 +60,8 @@ void AuditedValues::Audit(Tape& tape) {
     }
   }
   tape.measured_costs = measured;
-  for (size_t s = 0; s < tape.storages.size(); ++s) {
-    StorageRecord& record = tape.storages[s];
-    tape.DropReplayed(static_cast<int32_t>(s));
-    record.replayed_version = 0;
-    record.reads_left = 0;
+  tape.ForgetReplay();
+  for (size_t s = 0; s < kept.size(); ++s) {
     if (kept[s]) tape.Keep(static_cast<int32_t>(s), std::move(kept[s]));
   }
   for (Entry& entry : entries_) {
@@ -76,8 +73,6 @@ void AuditedValues::Audit(Tape& tape) {
     tape.Keep(entry.value.storage, std::move(entry.original));
   }
   entries_.clear();
-  tape.replay_seconds = 0;
-  tape.replayed_ops = 0;
   tape.Prepare();
 }
 

@@ -128,7 +128,7 @@ TapePtr Recorder::End() {
   }
   if (auditing_) audited_.Audit(tape);
   tape.MovePlanned();
-  if (std::find(tape.needed.begin(), tape.needed.end(), 1) != tape.needed.end()) open_tapes::Add(tape_);
+  if (tape.pending_ops > 0) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
                        tape.geometry.size(), tape.constants.size(), tape.consumed.size()};

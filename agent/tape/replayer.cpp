@@ -114,13 +114,19 @@ class Replayer {
     return grows <= 0;
   }
 
+  // The op has still to run, and reads a content of the storage that only replays have.
+  bool WaitsToRead(int32_t index, int32_t storage) const {
+    if (!tape_.needed[index] || tape_.done[index]) return false;
+    const OpRecord& op = tape_.ops[index];
+    for (uint32_t v = op.first_value; v < op.first_output; ++v) {
+      if (tape_.values[v].storage == storage && !tape_.Has(tape_.values[v])) return true;
+    }
+    return false;
+  }
+
   bool EarlierReaderWaits(int32_t writer, int32_t storage) const {
     for (int32_t i = 0; i < writer; ++i) {
-      if (!tape_.needed[i] || tape_.done[i]) continue;
-      const OpRecord& op = tape_.ops[i];
-      for (uint32_t v = op.first_value; v < op.first_output; ++v) {
-        if (tape_.values[v].storage == storage && !tape_.Has(tape_.values[v])) return true;
-      }
+      if (WaitsToRead(i, storage)) return true;
     }
     return false;
   }
@@ -148,11 +154,7 @@ class Replayer {
 
   void WantEarlierReaders(int32_t writer, int32_t storage) {
     for (int32_t i = 0; i < writer; ++i) {
-      if (!tape_.needed[i] || tape_.done[i] || want_[i]) continue;
-      const OpRecord& op = tape_.ops[i];
-      for (uint32_t v = op.first_value; v < op.first_output; ++v) {
-        if (tape_.values[v].storage == storage && !tape_.Has(tape_.values[v])) want_[i] = 1;
-      }
+      if (!want_[i] && WaitsToRead(i, storage)) want_[i] = 1;
     }
   }
 
@@ -311,16 +313,8 @@ StorageRef MaterialiseInForward(Tape& tape, int32_t storage, StorageRef original
   const bool measured = std::exchange(tape.measured_costs, false);
   StorageRef made;
   const auto restore = [&] {
-    for (size_t s = 0; s < tape.storages.size(); ++s) {
-      tape.DropReplayed(static_cast<int32_t>(s));
-      tape.storages[s].replayed_version = 0;
-      tape.storages[s].reads_left = 0;
-    }
-    tape.needed.clear();
-    tape.done.clear();
+    tape.ForgetReplay();
     tape.measured_costs = measured;
-    tape.replay_seconds = 0;
-    tape.replayed_ops = 0;
   };
   try {
     const ReplayState state;

@@ -117,17 +117,6 @@ void RngStates::Restore(const State& state) {
   impl.set_next_double_normal_sample(state.normal_double);
 }
 
-int64_t RngStates::Bytes() const {
-  auto bytes = static_cast<int64_t>(states_.capacity() * sizeof(State));
-  const Twister* counted = nullptr;
-  for (const State& state : states_) {
-    if (state.whole.defined()) bytes += static_cast<int64_t>(state.whole.nbytes());
-    if (state.twister && state.twister.get() != counted) bytes += sizeof(Twister);
-    counted = state.twister.get();
-  }
-  return bytes;
-}
-
 RngStates::Scope::Scope(const RngStates& states, int32_t number) : generator_(states.states_[number].generator) {
   const std::lock_guard lock(generator_.mutex());
   if (at::CPUGeneratorImpl* impl = AsTwister(generator_)) {

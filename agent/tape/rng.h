@@ -36,8 +36,6 @@ class RngStates {
     std::unique_ptr<CpuState> cpu_before_;
   };
 
-  int64_t Bytes() const;
-
  private:
   struct Twister;
   struct State {

@@ -57,7 +57,7 @@ class SavedHandle final : public SavedVariableHooks {
     const std::lock_guard lock(tape_->mutex);
     if (tape_->recording) return WithVersion(tape_->Build(value_, MaterialiseInForward(*tape_, value_.storage, Original())));
     const StorageRecord& record = tape_->storages[value_.storage];
-    StepProfile::Get().Reads(tape_->position, tape_->structure_hash, !tape_->backward_begun, record.site);
+    StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
     tape_->BeginBackward();
     return WithVersion(tape_->Build(value_, Materialise(*tape_, value_.storage)));
   }

@@ -118,6 +118,18 @@ void Tape::DropReplayed(int32_t storage) {
   StepProfile::Get().AddPlanned(-record.bytes);
 }
 
+void Tape::ForgetReplay() {
+  for (size_t s = 0; s < storages.size(); ++s) {
+    DropReplayed(static_cast<int32_t>(s));
+    storages[s].replayed_version = 0;
+    storages[s].reads_left = 0;
+  }
+  needed.clear();
+  done.clear();
+  replay_seconds = 0;
+  replayed_ops = 0;
+}
+
 void Tape::Prepare() {
   needed.assign(ops.size(), 0);
   done.assign(ops.size(), 0);

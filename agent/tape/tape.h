@@ -152,6 +152,8 @@ class Tape : public c10::intrusive_ptr_target {
   void ReadOverwritten(const c10::intrusive_ptr<c10::StorageImpl>& original);
   void SetReplayed(int32_t storage, StorageRef made);
   void DropReplayed(int32_t storage);
+  // As if nothing had been replayed, and no replay were prepared.
+  void ForgetReplay();
 
   // Once recording has ended: which ops a replay would run, and which kept storages nobody needs.
   void Prepare();
