@@ -177,3 +177,13 @@ def test_step_peak_counts_what_was_there_before_tidetape():
     """
     done = run_program(program)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if m.name in CHANGING_OR_RANDOM], ids=lambda m: m.name)
+def test_the_tapes_need_less_than_300_bytes_an_op(attach, model):
+    built = model.build(torch.float32)
+    session = attach(built, memory_limit="min")
+    train(built, functools.partial(model.inputs, built, torch.float32), 2, session)
+    stats = session.stats()
+    # The addresses of what an op reads and makes alone are more than the lower bound.
+    assert 64 * stats["recorded_ops"] < stats["bookkeeping_bytes"] < 300 * stats["recorded_ops"]

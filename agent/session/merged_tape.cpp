@@ -23,10 +23,10 @@ constexpr int32_t kStrangeRecordings = 3;
 
 std::string Shape(const Tape& tape, const ValueRef& value) {
   std::ostringstream text;
-  const int64_t* words = tape.geometry.data() + value.geometry;
   text << " [";
-  for (int64_t i = 0; i < words[0]; ++i) text << (i ? ", " : "") << words[2 + i];
-  text << "] " << c10::toString(value.dtype);
+  const char* separator = "";
+  for (const int64_t size : tape.views.sizes(value.view)) text << std::exchange(separator, ", ") << size;
+  text << "] " << c10::toString(tape.views.dtype(value.view));
   return text.str();
 }
 

@@ -63,7 +63,7 @@ class Block {
 
   // Room that the last recording needed, to reserve at once.
   struct Sizes {
-    size_t storages = 0, ops = 0, arguments = 0, values = 0, geometry = 0, constants = 0, consumed = 0;
+    size_t storages = 0, ops = 0, arguments = 0, values = 0, views = 0, constants = 0, consumed = 0;
   } sizes;
 
  private:

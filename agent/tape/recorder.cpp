@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "agent/tape/copy_storage.h"
 #include "agent/tape/op_probe.h"
 #include "agent/tape/open_tapes.h"
 
@@ -42,8 +41,6 @@ c10::Scalar NumberOf(const at::Tensor& tensor) {
   }
 }
 
-uint64_t StorageKey(const c10::StorageImpl* storage) { return reinterpret_cast<uint64_t>(storage); }
-
 }  // namespace
 
 bool IsPlain(const c10::TensorImpl& tensor) {
@@ -59,16 +56,18 @@ struct Recorder::Rollback {
       : arguments(tape.arguments.size()),
         values(tape.values.size()),
         writes(tape.writes.size()),
-        geometry(tape.geometry.size()),
+        lists(tape.lists.size()),
+        views(tape.views.size()),
         constants(tape.constants.size()) {}
   void Undo(Tape& tape) const {
     tape.arguments.resize(arguments);
     tape.values.resize(values);
     tape.writes.resize(writes);
-    tape.geometry.resize(geometry);
+    tape.lists.resize(lists);
+    tape.views.Truncate(views);
     tape.constants.resize(constants);
   }
-  size_t arguments, values, writes, geometry, constants;
+  size_t arguments, values, writes, lists, views, constants;
 };
 
 Recorder* Recorder::Current() { return current; }
@@ -87,12 +86,13 @@ void Recorder::Begin(TapePtr tape, const BlockActions* actions, const std::vecto
   tape_->ops.reserve(sizes.ops);
   tape_->arguments.reserve(sizes.arguments);
   tape_->values.reserve(sizes.values);
-  tape_->geometry.reserve(sizes.geometry);
+  tape_->views.Reserve(sizes.views);
   tape_->constants.reserve(sizes.constants);
   tape_->consumed.reserve(sizes.consumed);
   storage_of_.Clear();
   occurrences_.Clear();
-  originals_.clear();
+  views_.Clear();
+  notes_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& input = inputs[i];
     if (!input.defined() || !IsPlain(*input.unsafeGetTensorImpl())) continue;
@@ -113,9 +113,9 @@ TapePtr Recorder::End() {
   current = nullptr;
   Tape& tape = *tape_;
   for (const int32_t storage : tape.consumed) {
-    if (originals_[storage].use_count() > 0) tape.exposed.emplace_back(storage, std::move(originals_[storage]));
+    if (notes_[storage].original.use_count() > 0) tape.exposed.emplace_back(storage, std::move(notes_[storage].original));
   }
-  originals_.clear();
+  notes_.clear();
   uint64_t hash = 0;
   for (const StorageRecord& record : tape.storages) {
     if (record.kind == StorageKind::kIntermediate) hash += Mix(record.site, record.consumed ? 2 : 1);
@@ -123,39 +123,41 @@ TapePtr Recorder::End() {
   tape.structure_hash = Mix(hash, tape.ops.size());
   tape.releases_inputs = tape.keeps_all;
   tape.Prepare();
-  for (StorageRecord& record : tape.storages) {
-    if (record.outside_version.enabled()) record.outside_version_seen = record.outside_version.current_version();
-  }
+  for (OutsideVersion& outside : tape.outside_versions) outside.seen = outside.version.current_version();
   if (auditing_) audited_.Audit(tape);
   tape.MovePlanned();
   if (tape.pending_ops > 0) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
-                       tape.geometry.size(), tape.constants.size(), tape.consumed.size()};
+                       tape.views.size(),    tape.constants.size(), tape.consumed.size()};
   actions_ = nullptr;
   return std::move(tape_);
 }
 
 int32_t Recorder::Find(const c10::StorageImpl* storage) {
-  const int32_t* found = storage_of_.Find(StorageKey(storage));
+  const int32_t* found = storage_of_.Find(reinterpret_cast<uint64_t>(storage));
   return found == nullptr ? kNoStorage : *found - 1;
 }
 
-int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record) {
+void Recorder::SetIndex(const c10::StorageImpl* storage, int32_t index) {
+  storage_of_[reinterpret_cast<uint64_t>(storage)] = index + 1;
+}
+
+int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record, bool uninitialized) {
   const auto index = static_cast<int32_t>(tape_->storages.size());
   const c10::Storage& storage = tensor.storage();
   record.bytes = static_cast<int64_t>(storage.nbytes());
-  record.content = record.site;
   if (record.kind != StorageKind::kIntermediate) {
     record.kept = StorageRef::reclaim_copy(storage.unsafeGetStorageImpl());
     if (!tensor.is_inference()) {
-      record.outside_version = tensor.unsafeGetTensorImpl()->version_counter();
-      record.outside_version_seen = record.outside_version.current_version();
+      const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+      record.outside = static_cast<int32_t>(tape_->outside_versions.size());
+      tape_->outside_versions.push_back({version, version.current_version()});
     }
   }
+  notes_.push_back({storage.getWeakStorageImpl(), record.site, -1, uninitialized});
   tape_->storages.push_back(std::move(record));
-  originals_.push_back(storage.getWeakStorageImpl());
-  storage_of_[StorageKey(storage.unsafeGetStorageImpl())] = index + 1;
+  SetIndex(storage.unsafeGetStorageImpl(), index);
   return index;
 }
 
@@ -174,21 +176,15 @@ int32_t Recorder::AddOutside(const at::Tensor& tensor, uint64_t hint) {
 }
 
 ValueRef Recorder::Refer(const at::Tensor& tensor, int32_t storage) {
-  StorageRecord& record = tape_->storages[storage];
-  ValueRef value;
-  value.storage = storage;
-  value.writer = record.last_writer;
-  value.version = record.version;
-  value.geometry = tape_->NoteGeometry(*tensor.unsafeGetTensorImpl(), record.geometry);
-  record.geometry = static_cast<int32_t>(value.geometry);
-  value.dtype = tensor.scalar_type();
-  value.keys = tensor.unsafeGetTensorImpl()->key_set();
-  return value;
+  const StorageRecord& record = tape_->storages[storage];
+  int32_t& view = notes_[storage].view;
+  view = static_cast<int32_t>(tape_->views.Note(*tensor.unsafeGetTensorImpl(), view, views_));
+  return {storage, record.last_writer, static_cast<uint32_t>(view), record.version};
 }
 
 void Recorder::KeepOriginal(int32_t storage) {
   if (tape_->storages[storage].kept) return;
-  if (StorageRef original = originals_[storage].lock()) tape_->Keep(storage, std::move(original));
+  if (StorageRef original = notes_[storage].original.lock()) tape_->Keep(storage, std::move(original));
 }
 
 ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t argument) {
@@ -204,32 +200,42 @@ ValueRef Recorder::EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t
   if (storage == kNoStorage) storage = AddOutside(tensor, Mix(op.facts->name_hash, argument));
   StorageRecord& record = tape_->storages[storage];
   const bool written = argument < 64 && (op.facts->written_arguments >> argument & 1);
-  if (record.uninitialized && !written) {
+  StorageNotes& notes = notes_[storage];
+  if (notes.uninitialized && !written) {
     // Somebody whom the dispatcher cannot see filled it.
-    record.uninitialized = false;
+    notes.uninitialized = false;
     record.must_save = true;
   }
   if (record.must_save) KeepOriginal(storage);
   if (record.inner_unit) op.replayable = false;
-  reads_hash_ = Mix(reads_hash_, record.content);
+  reads_hash_ = Mix(reads_hash_, notes.content);
   return Refer(tensor, storage);
 }
 
-uint64_t Recorder::StatisticsToForget(const OpFacts& facts, const torch::jit::Stack& stack, size_t base) {
-  std::vector<at::Tensor> statistics;
-  for (uint32_t i = 0; i < facts.num_arguments; ++i) {
-    if (!(facts.statistics_arguments >> i & 1) || !stack[base + i].isTensor() || !stack[base + i].toTensor().defined()) continue;
-    const at::Tensor& tensor = statistics.emplace_back(stack[base + i].toTensor());
-    if (!IsPlain(*tensor.unsafeGetTensorImpl())) return 0;
-    const int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
-    if (storage != kNoStorage && tape_->storages[storage].kind == StorageKind::kIntermediate) return 0;
+Argument Recorder::EncodeArgument(OpRecord& op, const c10::IValue& given, uint32_t number) {
+  Tape& tape = *tape_;
+  if (given.isTensor()) {
+    const at::Tensor& tensor = given.toTensor();
+    if (tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      tape.constants.emplace_back(NumberOf(tensor));
+      return {Argument::Kind::kNumber, tape.constants.size() - 1};
+    }
+    tape.values.push_back(EncodeTensor(op, tensor, number));
+    return {Argument::Kind::kTensor, tape.values.size() - 1};
   }
-  for (const at::Tensor& tensor : statistics) {
-    c10::StorageImpl* original = tensor.storage().unsafeGetStorageImpl();
-    if (const int32_t storage = Find(original); storage != kNoStorage) SnapshotIfRead(storage);
-    open_tapes::BeforeWrite(*original);
+  if (given.isList() && !given.isIntList() && !given.isDoubleList() && !given.isBoolList()) {
+    const auto items = given.toListRef();
+    if (std::any_of(items.begin(), items.end(), [](const c10::IValue& item) { return item.isTensor(); })) {
+      tape.lists.push_back({static_cast<uint32_t>(tape.values.size()), static_cast<uint32_t>(items.size())});
+      for (const c10::IValue& item : items) {
+        tape.values.push_back(EncodeTensor(op, item.isTensor() ? item.toTensor() : at::Tensor(), number));
+      }
+      return {given.isTensorList() ? Argument::Kind::kTensorList : Argument::Kind::kOptionalList, tape.lists.size() - 1};
+    }
   }
-  return facts.statistics_arguments;
+  if (given.isTuple() || given.isGenericDict()) op.replayable = false;  // may hide tensors
+  tape.constants.push_back(given);
+  return {Argument::Kind::kConstant, tape.constants.size() - 1};
 }
 
 void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base, uint64_t forgotten) {
@@ -238,40 +244,12 @@ void Recorder::EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, siz
   op.first_value = static_cast<uint32_t>(tape.values.size());
   reads_hash_ = op.facts->name_hash;
   for (uint32_t i = 0; i < op.facts->num_arguments; ++i) {
-    const c10::IValue& given = stack[base + i];
-    Argument argument;
     if (i < 64 && (forgotten >> i & 1)) {
-      argument.kind = Argument::Kind::kTensor;
-      argument.index = static_cast<uint32_t>(tape.values.size());
+      tape.arguments.emplace_back(Argument::Kind::kTensor, tape.values.size());
       tape.values.emplace_back();
-    } else if (given.isTensor() && given.toTensor().defined() && given.toTensor().unsafeGetTensorImpl()->is_wrapped_number()) {
-      argument.kind = Argument::Kind::kNumber;
-      argument.index = static_cast<uint32_t>(tape.constants.size());
-      tape.constants.emplace_back(NumberOf(given.toTensor()));
-    } else if (given.isTensor()) {
-      argument.kind = Argument::Kind::kTensor;
-      argument.index = static_cast<uint32_t>(tape.values.size());
-      tape.values.push_back(EncodeTensor(op, given.toTensor(), i));
-    } else if (given.isList() && !given.isIntList() && !given.isDoubleList() && !given.isBoolList()) {
-      const auto items = given.toListRef();
-      const bool tensors = std::any_of(items.begin(), items.end(), [](const c10::IValue& item) { return item.isTensor(); });
-      if (tensors) {
-        argument.kind = given.isTensorList() ? Argument::Kind::kTensorList : Argument::Kind::kOptionalList;
-        argument.index = static_cast<uint32_t>(tape.values.size());
-        argument.count = static_cast<uint32_t>(items.size());
-        for (const c10::IValue& item : items) {
-          tape.values.push_back(EncodeTensor(op, item.isTensor() ? item.toTensor() : at::Tensor(), i));
-        }
-      } else {
-        argument.index = static_cast<uint32_t>(tape.constants.size());
-        tape.constants.push_back(given);
-      }
     } else {
-      if (given.isTuple() || given.isGenericDict()) op.replayable = false;  // may hide tensors
-      argument.index = static_cast<uint32_t>(tape.constants.size());
-      tape.constants.push_back(given);
+      tape.arguments.push_back(EncodeArgument(op, stack[base + i], i));
     }
-    tape.arguments.push_back(argument);
   }
   op.first_output = static_cast<uint32_t>(tape.values.size());
 }
@@ -295,105 +273,6 @@ void Recorder::NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, siz
   op.rng = tape_->rng.Note(DefaultGenerator(device));
 }
 
-// An op that is on the tape already read the storage in its present version.
-bool Recorder::WasRead(int32_t storage) const {
-  const Tape& tape = *tape_;
-  const uint16_t version = tape.storages[storage].version;
-  return std::any_of(tape.ops.begin(), tape.ops.end(), [&](const OpRecord& op) {
-    return std::any_of(tape.values.begin() + op.first_value, tape.values.begin() + op.first_output,
-                       [&](const ValueRef& value) { return value.storage == storage && value.version == version; });
-  });
-}
-
-// The op is about to overwrite a content that ops before it read and that no replay can make again: those ops get a copy.
-void Recorder::SnapshotIfRead(int32_t storage) {
-  if (!WasRead(storage)) return;
-  KeepOriginal(storage);
-  if (const StorageRef original = tape_->storages[storage].kept) SplitOff(storage, original, CopyStorage(*original));
-}
-
-// The record that was read from goes on with the copy; a new record goes on with the storage itself.
-void Recorder::SplitOff(int32_t storage, StorageRef original, StorageRef copy) {
-  Tape& tape = *tape_;
-  const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
-  StorageRecord next = tape.storages[storage];
-  next.kept.reset();
-  next.site = next.content = Mix(next.content, 0x5eed);
-  next.handles = 0;
-  next.consumed = false;
-  tape.DropKept(storage);
-  tape.Keep(storage, std::move(copy));
-  tape.storages[storage].copied = true;
-  const auto index = static_cast<int32_t>(tape.storages.size());
-  tape.storages.push_back(std::move(next));
-  originals_.push_back(c10::weak_intrusive_ptr<c10::StorageImpl>(original));
-  storage_of_[StorageKey(original.get())] = index + 1;
-  if (tape.storages[index].kind != StorageKind::kIntermediate) tape.storages[index].kept = std::move(original);
-  for (uint32_t v = before; v < tape.values.size(); ++v) {
-    if (tape.values[v].storage == storage) tape.values[v].storage = index;
-  }
-}
-
-// The op that just ran wrote what its schema does not say.
-void Recorder::AfterHiddenWrite(c10::StorageImpl* written, StorageRef before) {
-  int32_t storage = Find(written);
-  if (storage == kNoStorage) return;
-  if (WasRead(storage)) {
-    SplitOff(storage, StorageRef::reclaim_copy(written), std::move(before));
-    storage = Find(written);
-  }
-  StorageRecord& record = tape_->storages[storage];
-  record.content = Mix(record.content, 0x4d1d);
-  if (record.kind != StorageKind::kIntermediate) return;
-  ++record.version;
-  record.last_writer = static_cast<int32_t>(tape_->ops.size());
-  record.must_save = true;
-  KeepOriginal(storage);
-}
-
-void Recorder::BeforeWrites(OpRecord& op, uint64_t written_arguments) {
-  Tape& tape = *tape_;
-  op.first_write = static_cast<uint32_t>(tape.writes.size());
-  for (uint32_t i = 0; i < op.facts->num_arguments && i < 64; ++i) {
-    if (!(written_arguments >> i & 1)) continue;
-    const Argument argument = tape.arguments[op.first_argument + i];
-    if (argument.kind == Argument::Kind::kConstant || argument.kind == Argument::Kind::kNumber) continue;
-    const uint32_t count = argument.kind == Argument::Kind::kTensor ? 1 : argument.count;
-    for (uint32_t v = argument.index; v < argument.index + count; ++v) {
-      const int32_t storage = tape.values[v].storage;
-      if (storage < 0) continue;
-      const StorageRecord& record = tape.storages[storage];
-      if (record.kind != StorageKind::kIntermediate || record.must_save) {
-        op.replayable = false;
-        SnapshotIfRead(storage);
-        if (StorageRef original = originals_[storage].lock()) open_tapes::BeforeWrite(*original);
-      }
-      tape.writes.push_back(tape.values[v].storage);
-    }
-  }
-  op.end_write = static_cast<uint32_t>(tape.writes.size());
-}
-
-void Recorder::AfterWrites(OpRecord& op) {
-  Tape& tape = *tape_;
-  const auto index = static_cast<int32_t>(tape.ops.size());
-  for (uint32_t w = op.first_write; w < op.end_write; ++w) {
-    StorageRecord& record = tape.storages[tape.writes[w]];
-    if (record.last_writer == index) continue;  // given twice
-    if (record.kind == StorageKind::kIntermediate) {
-      ++record.version;
-      record.last_writer = index;
-      if (!op.replayable) {
-        record.must_save = true;
-        KeepOriginal(tape.writes[w]);
-      }
-    }
-    record.uninitialized = false;
-    // Neither how often it was written nor from what: a loop that adds up parts may have more or fewer of them in the next step.
-    record.content = Mix(record.site, op.facts->name_hash);
-  }
-}
-
 void Recorder::EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t output) {
   Tape& tape = *tape_;
   if (!tensor.defined() || !IsPlain(*tensor.unsafeGetTensorImpl())) {
@@ -407,11 +286,10 @@ void Recorder::EncodeOutput(OpRecord& op, const at::Tensor& tensor, uint32_t out
     record.site = Mix(base, occurrences_[base]++);
     record.creator = record.last_writer = static_cast<int32_t>(tape.ops.size());
     record.version = 1;
-    record.uninitialized = op.facts->uninitialized;
     record.must_save = !op.replayable || (!tape.block->demoted.empty() && tape.block->demoted.count(record.site) > 0);
     record.move = actions_ != nullptr && actions_->move.count(record.site) > 0;
     const bool keep = record.move || (actions_ != nullptr && actions_->save.count(record.site) > 0);
-    storage = AddStorage(tensor, std::move(record));
+    storage = AddStorage(tensor, std::move(record), op.facts->uninitialized);
     if (keep) KeepOriginal(storage);
   }
   tape.values.push_back(Refer(tensor, storage));
@@ -494,8 +372,8 @@ ValueRef Recorder::Pack(const at::Tensor& tensor) {
   }
   StorageRecord& record = tape.storages[storage];
   if (record.kind != StorageKind::kIntermediate) return held;
-  if (record.uninitialized) {
-    record.uninitialized = false;
+  if (notes_[storage].uninitialized) {
+    notes_[storage].uninitialized = false;
     record.must_save = true;
   }
   if (!record.consumed) {
@@ -508,7 +386,7 @@ ValueRef Recorder::Pack(const at::Tensor& tensor) {
   ++tape.live_handles;
   const ValueRef value = Refer(tensor, storage);
   if (auditing_ && !tape.storages[storage].kept) {
-    if (StorageRef original = originals_[storage].lock()) audited_.Add(tape, value, std::move(original));
+    if (StorageRef original = notes_[storage].original.lock()) audited_.Add(tape, value, std::move(original));
   }
   return value;
 }

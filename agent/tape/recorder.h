@@ -38,7 +38,7 @@ class Recorder {
 
   const TapePtr& tape() const { return tape_; }
   // The storage that was recorded under this number, if it is still alive.
-  StorageRef Original(int32_t storage) const { return originals_[storage].lock(); }
+  StorageRef Original(int32_t storage) const { return notes_[storage].original.lock(); }
 
   // The recordings that begin from now on are audited at their end; see audit.h.
   void set_auditing(bool auditing) { auditing_ = auditing; }
@@ -50,13 +50,22 @@ class Recorder {
 
  private:
   struct Rollback;
+  // What only the recording needs to know of a storage.
+  struct StorageNotes {
+    c10::weak_intrusive_ptr<c10::StorageImpl> original;
+    uint64_t content = 0;        // site of the content as last written
+    int32_t view = -1;           // that it was last seen through
+    bool uninitialized = false;  // allocated, and not yet written by a recorded op
+  };
 
   int32_t Find(const c10::StorageImpl* storage);
+  void SetIndex(const c10::StorageImpl* storage, int32_t index);
   int32_t AddOutside(const at::Tensor& tensor, uint64_t hint);
-  int32_t AddStorage(const at::Tensor& tensor, StorageRecord record);
+  int32_t AddStorage(const at::Tensor& tensor, StorageRecord record, bool uninitialized = false);
   ValueRef Refer(const at::Tensor& tensor, int32_t storage);
   // Bits of arguments that a replay does without, so that it does not update running statistics a second time.
   uint64_t StatisticsToForget(const OpFacts& facts, const torch::jit::Stack& stack, size_t base);
+  Argument EncodeArgument(OpRecord& op, const c10::IValue& given, uint32_t number);
   void EncodeArguments(OpRecord& op, const torch::jit::Stack& stack, size_t base, uint64_t forgotten);
   ValueRef EncodeTensor(OpRecord& op, const at::Tensor& tensor, uint32_t argument);
   void NoteRandomState(OpRecord& op, const torch::jit::Stack& stack, size_t base);
@@ -74,14 +83,15 @@ class Recorder {
   const BlockActions* actions_ = nullptr;
   FlatIndex storage_of_;  // StorageImpl address -> Tape::storages, plus one
   FlatIndex occurrences_;
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> originals_;  // one an entry of Tape::storages
+  FlatIndex views_;
+  std::vector<StorageNotes> notes_;  // one an entry of Tape::storages
   uint64_t reads_hash_ = 0;
   bool auditing_ = false;
   bool packing_ = true;
   AuditedValues audited_;
 };
 
-// The tape can describe the tensor by storage and geometry, and make it again: strided, dense, no subclass, no lazy bits.
+// The tape can describe the tensor by storage and view, and make it again: strided, dense, no subclass, no lazy bits.
 bool IsPlain(const c10::TensorImpl& tensor);
 
 }  // namespace tidetape::agent

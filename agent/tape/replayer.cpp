@@ -165,8 +165,7 @@ class Replayer {
       TORCH_CHECK(record.kept, "tidetape: block '", tape_.block->name(), "': the tape let go of an input of ", op.facts->name,
                   " that a replay needs");
       TORCH_CHECK(
-          record.copied || !record.outside_version.enabled() ||
-              record.outside_version.current_version() == record.outside_version_seen,
+          record.copied || record.outside < 0 || tape_.outside_versions[record.outside].IsAsSeen(),
           "one of the variables needed for gradient computation has been modified by an inplace operation: tidetape replays ",
           op.facts->name, " of block '", tape_.block->name(), "' from it. Change it after backward, or keep the block's ",
           "values with memory_limit=\"max\"");
@@ -205,16 +204,14 @@ class Replayer {
           break;
         case Argument::Kind::kTensorList: {
           c10::List<at::Tensor> list;
-          list.reserve(argument.count);
-          for (uint32_t k = 0; k < argument.count; ++k) list.push_back(TensorOf(op, tape_.values[argument.index + k]));
+          for (const ValueRef& value : tape_.ValuesOf(argument)) list.push_back(TensorOf(op, value));
           stack_.emplace_back(std::move(list));
           break;
         }
         case Argument::Kind::kOptionalList: {
           c10::List<std::optional<at::Tensor>> list;
-          list.reserve(argument.count);
-          for (uint32_t k = 0; k < argument.count; ++k) {
-            at::Tensor tensor = TensorOf(op, tape_.values[argument.index + k]);
+          for (const ValueRef& value : tape_.ValuesOf(argument)) {
+            at::Tensor tensor = TensorOf(op, value);
             list.push_back(tensor.defined() ? std::optional<at::Tensor>(std::move(tensor)) : std::nullopt);
           }
           stack_.emplace_back(std::move(list));
@@ -335,7 +332,7 @@ void ReplayAll(Tape& tape, const std::function<void(int32_t op)>& after_op) {
 
 StorageRef Materialise(Tape& tape, int32_t storage) {
   StorageRecord& record = tape.storages[storage];
-  if (record.overwritten) return record.overwritten;
+  if (StorageRef overwritten = tape.Overwritten(storage)) return overwritten;
   if (record.away >= 0) tape.BringBack(storage);
   if (record.kept) return record.kept;
   if (!record.replayed || record.replayed_version != record.version) {

@@ -86,7 +86,7 @@ class SavedHandle final : public SavedVariableHooks {
     --tape.live_handles;
     if (--record.handles == 0 && record.reads_left == 0 && !tape.recording) {
       StepProfile::Get().Releases(tape.position, record.site);
-      record.overwritten.reset();
+      tape.DropOverwritten(value_.storage);
       tape.DropReplayed(value_.storage);
       tape.DropKept(value_.storage);
       StepProfile::Get().ReleaseEnds(tape.position);

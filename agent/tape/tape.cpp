@@ -27,32 +27,8 @@ void Tape::LetGo() {
   exposed.clear();
 }
 
-uint32_t Tape::NoteGeometry(const c10::TensorImpl& tensor, int32_t known) {
-  const c10::IntArrayRef sizes = tensor.sizes();
-  const c10::IntArrayRef strides = tensor.strides();
-  // An op that left no trace may have taken its geometry with it.
-  if (known >= 0 && static_cast<size_t>(known) + 2 + 2 * sizes.size() <= geometry.size()) {
-    const int64_t* words = geometry.data() + known;
-    if (words[0] == static_cast<int64_t>(sizes.size()) && words[1] == tensor.storage_offset() &&
-        std::equal(sizes.begin(), sizes.end(), words + 2) && std::equal(strides.begin(), strides.end(), words + 2 + sizes.size())) {
-      return static_cast<uint32_t>(known);
-    }
-  }
-  const auto place = static_cast<uint32_t>(geometry.size());
-  geometry.push_back(static_cast<int64_t>(sizes.size()));
-  geometry.push_back(tensor.storage_offset());
-  geometry.insert(geometry.end(), sizes.begin(), sizes.end());
-  geometry.insert(geometry.end(), strides.begin(), strides.end());
-  return place;
-}
-
 at::Tensor Tape::Build(const ValueRef& value, const StorageRef& storage) const {
-  const int64_t* words = geometry.data() + value.geometry;
-  const auto dimensions = static_cast<size_t>(words[0]);
-  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storage), value.keys, c10::scalarTypeToTypeMeta(value.dtype));
-  impl->set_sizes_and_strides(c10::IntArrayRef(words + 2, dimensions), c10::IntArrayRef(words + 2 + dimensions, dimensions),
-                              words[1]);
-  return at::Tensor(std::move(impl));
+  return views.Build(value.view, c10::Storage(storage));
 }
 
 void Tape::Keep(int32_t storage, StorageRef original) {
@@ -78,8 +54,22 @@ void Tape::UseCopy(int32_t storage, StorageRef copy) {
 
 void Tape::ReadOverwritten(const StorageRef& original) {
   for (const auto& [storage, exposed] : exposed) {
-    if (exposed._unsafe_get_target() == original.get() && storages[storage].handles > 0) storages[storage].overwritten = original;
+    if (exposed._unsafe_get_target() != original.get() || storages[storage].handles == 0 || Overwritten(storage)) continue;
+    overwritten_.emplace_back(storage, original);
   }
+}
+
+StorageRef Tape::Overwritten(int32_t storage) const {
+  for (const auto& [overwritten, original] : overwritten_) {
+    if (overwritten == storage) return original;
+  }
+  return {};
+}
+
+void Tape::DropOverwritten(int32_t storage) {
+  const auto gone =
+      std::find_if(overwritten_.begin(), overwritten_.end(), [&](const auto& entry) { return entry.first == storage; });
+  if (gone != overwritten_.end()) overwritten_.erase(gone);
 }
 
 void Tape::MoveAway(int32_t storage) {
@@ -177,10 +167,15 @@ void Tape::Close() {
 }
 
 int64_t Tape::BookkeepingBytes() const {
-  return static_cast<int64_t>(storages.capacity() * sizeof(StorageRecord) + ops.capacity() * sizeof(OpRecord) +
-                              arguments.capacity() * sizeof(Argument) + values.capacity() * sizeof(ValueRef) +
-                              geometry.capacity() * sizeof(int64_t) + constants.capacity() * sizeof(c10::IValue) +
-                              consumed.capacity() * sizeof(int32_t) + writes.capacity() * sizeof(int32_t) + 2 * ops.size());
+  const auto bytes = [](const auto& items) { return static_cast<int64_t>(items.capacity() * sizeof(items[0])); };
+  int64_t constant_lists = 0;
+  for (const c10::IValue& constant : constants) {
+    if (!constant.isList()) continue;
+    constant_lists += static_cast<int64_t>(sizeof(c10::detail::ListImpl) + constant.toListRef().size() * sizeof(c10::IValue));
+  }
+  return bytes(storages) + bytes(ops) + bytes(arguments) + bytes(lists) + bytes(values) + bytes(writes) + views.Bytes() +
+         bytes(constants) + constant_lists + bytes(consumed) + bytes(exposed) + bytes(away) + bytes(outside_versions) +
+         bytes(needed) + bytes(done);
 }
 
 }  // namespace tidetape::agent

@@ -1,6 +1,6 @@
 // The tape of one execution of a block: what ran, on which values, and what is kept of it.
 //
-// A value is a storage at a version, seen through view geometry. Intermediates are not held by the tape unless a plan saves them or
+// A value is a storage at a version, seen through a view. Intermediates are not held by the tape unless a plan saves them or
 // they cannot be replayed; parameters and inputs of the block are held by their storage, so that resharding under the tape works.
 #ifndef TIDETAPE_AGENT_TAPE_TAPE_H_
 #define TIDETAPE_AGENT_TAPE_TAPE_H_
@@ -20,6 +20,7 @@
 #include "agent/tape/op_facts.h"
 #include "agent/tape/rng.h"
 #include "agent/tape/site.h"
+#include "agent/tape/views.h"
 
 namespace tidetape::agent {
 
@@ -50,23 +51,29 @@ inline constexpr int32_t kOutside = -1;
 struct ValueRef {
   int32_t storage = kNoStorage;
   int32_t writer = kOutside;  // op that made this version
-  uint32_t geometry = 0;      // into Tape::geometry: dimensions, offset, sizes, strides
+  uint32_t view = 0;          // into Tape::views
   uint16_t version = 0;       // writes so far
-  c10::ScalarType dtype = c10::ScalarType::Undefined;
-  c10::DispatchKeySet keys;
 };
 
 // One argument of an op.
 struct Argument {
-  enum class Kind : uint8_t {
+  enum class Kind : uint32_t {
     kConstant,      // Tape::constants
     kNumber,        // Tape::constants: a scalar that the op was given as a 0-dim tensor of a wrapped number
     kTensor,        // Tape::values
-    kTensorList,    // `count` entries of Tape::values
+    kTensorList,    // Tape::lists
     kOptionalList,  // the same, where entries may be undefined
   };
-  Kind kind = Kind::kConstant;
-  uint32_t index = 0;
+  Argument() : Argument(Kind::kConstant, 0) {}
+  Argument(Kind kind, size_t index) : kind(kind), index(index) {}
+
+  Kind kind : 3;
+  uint32_t index : 29;
+};
+
+// Tensors of a list: `count` entries of Tape::values.
+struct TensorList {
+  uint32_t first = 0;
   uint32_t count = 0;
 };
 
@@ -85,31 +92,35 @@ struct OpRecord {
 
 enum class StorageKind : uint8_t { kIntermediate, kBlockInput, kParameter };
 
+// One a storage that the block made, read or wrote: there are about as many as ops, so they are kept small.
 struct StorageRecord {
   Site site = 0;
-  uint64_t content = 0;  // site of the content as last written
   int64_t bytes = 0;
-  int32_t geometry = -1;  // that it was last seen through
+  StorageRef kept;      // the original, or what came back from host memory
+  StorageRef replayed;  // made again in backward
   int32_t creator = kOutside;
   int32_t last_writer = kOutside;
+  int32_t handles = 0;     // saved-tensor handles alive
+  int32_t reads_left = 0;  // by ops that a replay still needs to run
+  int32_t away = -1;       // Tape::away: its content waits in host memory
+  int32_t outside = -1;    // Tape::outside_versions: no op of the block made it
   uint16_t version = 0;
-  StorageKind kind = StorageKind::kIntermediate;
-  bool must_save = false;      // made or written by something that cannot be replayed
-  bool inner_unit = false;     // a parameter that is not there when a replay runs
-  bool uninitialized = false;  // allocated, and not yet written by a recorded op
-  bool consumed = false;       // autograd packed it
-  bool move = false;           // the plan moves it to host memory at the end of forward
-  int32_t handles = 0;         // saved-tensor handles alive
-  int32_t reads_left = 0;      // by ops that a replay still needs to run
-  bool copied = false;         // `kept` is a copy of a content that was overwritten since
-  StorageRef kept;             // the original, or what came back from host memory
-  StorageRef overwritten;      // the original, overwritten since: what backward reads, and no replay
-  int32_t away = -1;           // Tape::away: its content waits in host memory
-  StorageRef replayed;         // made again in backward
   uint16_t replayed_version = 0;
-  // Of storages that no op of the block made, when the recording ended: a replay must find that version.
-  c10::VariableVersion outside_version;
-  uint32_t outside_version_seen = 0;
+  StorageKind kind = StorageKind::kIntermediate;
+  bool must_save : 1 = false;   // made or written by something that cannot be replayed
+  bool inner_unit : 1 = false;  // a parameter that is not there when a replay runs
+  bool consumed : 1 = false;    // autograd packed it
+  bool move : 1 = false;        // the plan moves it to host memory at the end of forward
+  bool copied : 1 = false;      // `kept` is a copy of a content that was overwritten since
+};
+static_assert(sizeof(StorageRecord) <= 64);
+
+// The version of a storage that no op of the block made, and where it stood when the recording ended.
+struct OutsideVersion {
+  bool IsAsSeen() const { return version.current_version() == seen; }
+
+  c10::VariableVersion version;
+  uint32_t seen = 0;
 };
 
 // Written by one recording thread; then read and replayed under `mutex` by whichever thread runs backward.
@@ -121,8 +132,11 @@ class Tape : public c10::intrusive_ptr_target {
   // The last strong reference is gone; weak ones may outlive it.
   void release_resources() override { LetGo(); }
 
-  // The place of the tensor's geometry: `known` if that is the same, else a new one.
-  uint32_t NoteGeometry(const c10::TensorImpl& tensor, int32_t known);
+  // Of an argument that is a tensor or a list of them.
+  c10::ArrayRef<ValueRef> ValuesOf(const Argument& argument) const {
+    if (argument.kind == Argument::Kind::kTensor) return {values.data() + argument.index, 1};
+    return {values.data() + lists[argument.index].first, lists[argument.index].count};
+  }
 
   // A tensor without autograd history over `storage`, as `value` describes it.
   at::Tensor Build(const ValueRef& value, const StorageRef& storage) const;
@@ -150,6 +164,9 @@ class Tape : public c10::intrusive_ptr_target {
   // A value that autograd packed, and that somebody else holds, is about to be overwritten: backward reads it as it then is, like
   // plain training does where versions do not tell.
   void ReadOverwritten(const c10::intrusive_ptr<c10::StorageImpl>& original);
+  // What ReadOverwritten() left for a storage, or null.
+  StorageRef Overwritten(int32_t storage) const;
+  void DropOverwritten(int32_t storage);
   void SetReplayed(int32_t storage, StorageRef made);
   void DropReplayed(int32_t storage);
   // As if nothing had been replayed, and no replay were prepared.
@@ -174,14 +191,16 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<StorageRecord> storages;
   std::vector<OpRecord> ops;
   std::vector<Argument> arguments;
+  std::vector<TensorList> lists;
   std::vector<ValueRef> values;
   std::vector<int32_t> writes;
-  std::vector<int64_t> geometry;
+  Views views;
   std::vector<c10::IValue> constants;
   std::vector<int32_t> consumed;  // storages in order of packing
   // Consumed storages that outlived the block's forward: its outputs, mostly.
   std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>> exposed;
   std::vector<std::unique_ptr<HostCopy>> away;
+  std::vector<OutsideVersion> outside_versions;
   RngStates rng;
   uint64_t structure_hash = 0;
   bool keeps_all = false;        // the plan keeps what autograd packs
@@ -207,6 +226,7 @@ class Tape : public c10::intrusive_ptr_target {
   void LetGo();
 
   const std::shared_ptr<TapeObserver> observer_;
+  std::vector<std::pair<int32_t, StorageRef>> overwritten_;
   bool closed_ = false;
 };
 

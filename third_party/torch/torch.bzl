@@ -26,8 +26,11 @@ cc_library(
     includes = ["include", "include/torch/csrc/api/include"],
     defines = ["TT_TORCH_VERSION={number}"],
     deps = [":python_headers"],
-    linkopts = ["-L{lib}", "-Wl,-rpath,{lib}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"],
+    linkopts = ["-L{lib}", "-Wl,-rpath,{lib}", "-lc10", "-ltorch_cpu", "-ltorch"],
 )
+
+# For what a Python process loads: programs without an interpreter cannot link it.
+cc_library(name = "torch_python", deps = [":torch"], linkopts = ["-ltorch_python"])
 """
 
 def _impl(ctx):
