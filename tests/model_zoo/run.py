@@ -21,7 +21,7 @@ from .report import write_report
 from .verdict import MODE_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS_A_TYPE = 180
+SECONDS_A_TYPE = 600
 # A worker's caches grow with the types that it has seen.
 TYPES_A_WORKER = 60
 

@@ -142,7 +142,7 @@ def _sites(session) -> dict[str, list]:
 def _random_plan(model_type: str, mode: Mode, number: int, sites: dict, expected: History) -> str:
     """Trains under a plan drawn by type, mode and number."""
     draw = random.Random(f"{model_type} {mode.name} {number}")
-    actions = {block: {site: draw.choice(("save", "replay")) for site, _ in named} for block, named in sites.items()}
+    actions = {block: {site: draw.choice(("save", "replay", "move")) for site, _ in named} for block, named in sites.items()}
     default = draw.choice(("save", "replay"))
     try:
         with _attached(model_type, lambda session: session.impose(actions, default=default)) as attach:
