@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.small_blocks import ROWS, WIDTH, Block, backward, require_as_plain, stack, ways
+import tidetape
+from tests.small_blocks import ROWS, WIDTH, Block, backward, hidden, require_as_plain, stack, ways
 from tests.zoo import Stack
 
 
@@ -143,6 +144,34 @@ def test_a_write_past_the_version_counter_is_read_by_backward(same):
         return result + x
 
     same(body)
+
+
+@pytest.mark.parametrize("forwards", [1, 2])
+def test_an_input_written_after_the_models_forward_is_replayed_from_what_it_was(same, forwards):
+    """A buffer that a loader fills anew while backward is still to come; linear saves its own product, exp saves the result."""
+
+    def program(model, x):
+        buffer = x.detach().clone()
+        losses = [model.blocks[1](model.blocks[0](buffer)).square().mean() for _ in range(forwards)]
+        buffer.fill_(-3)
+        buffer.data.add_(1)
+        sum(losses).backward()
+        return sum(losses)
+
+    same(lambda block, x: (x.abs() + 1).exp() * block.scale, program)
+
+
+def test_interception_ends_with_the_last_open_tape(attach):
+    """Ops after backward, and of evaluation, run as without Tidetape."""
+    model = stack(lambda block, x: block.linear(x).exp())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    model(hidden()).backward()
+    hidden()  # the first op that finds no tape open
+    before = tidetape._C.intercepted_ops()
+    with torch.no_grad():
+        model(hidden())
+    (hidden() * 2).sum()
+    assert tidetape._C.intercepted_ops() == before
 
 
 class Writing(Stack):

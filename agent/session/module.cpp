@@ -36,8 +36,8 @@ void CollectTensors(PyObject* object, int depth, std::vector<at::Tensor>& tensor
 // A recording-free pass through the boxed fallback, to measure what recording adds to it.
 class BareRedispatch {
  public:
-  void Enter() { SetIntercepting(true); }
-  void Exit(const py::args&) { SetIntercepting(false); }
+  void Enter() { SetPassingOn(true); }
+  void Exit(const py::args&) { SetPassingOn(false); }
 };
 
 // Recording alone, to measure it apart from the saved-tensor hooks: autograd saves by itself, and the tape is dropped.
@@ -246,8 +246,6 @@ PYBIND11_MODULE(_C, m) {
              return session.BeginBlock(block, inputs);
            })
       .def("end_block", &Session::EndBlock)
-      .def("enter_model", &Session::EnterModel)
-      .def("leave_model", &Session::LeaveModel)
       .def("set_audit", &Session::SetAudit, py::arg("audit"))
       .def("note_optimizer_step", &Session::NoteOptimizerStep)
       .def("connect", &Session::Connect)

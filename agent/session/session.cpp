@@ -157,7 +157,7 @@ void Session::EndBlock() {
     if (tape->moved_bytes > 0) recorded_.insert_or_assign(tape->position, c10::weak_intrusive_ptr<Tape>(tape));
   }
   if (tape->live_handles == 0) tape->Close();
-  SetIntercepting(model_depth_ > 0 && open_tapes::Any());
+  SetIntercepting(open_tapes::Any());
 }
 
 void Session::Pause() {
@@ -166,10 +166,6 @@ void Session::Pause() {
 }
 
 void Session::Resume() { SetIntercepting(intercepting_before_pause_); }
-
-void Session::LeaveModel() {
-  if (model_depth_ > 0 && --model_depth_ == 0) SetIntercepting(false);
-}
 
 void Session::OnBackwardBegin(Tape& tape) {
   TapePtr before;

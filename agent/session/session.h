@@ -64,14 +64,9 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t AddBlock(const std::string& name);
   Block& block(int32_t number) { return *blocks_.at(number); }
 
-  // The model's forward begins and ends, on the thread that runs it. In between, writes to what open tapes replay from are seen
-  // also outside of blocks; after it, versions tell, and the replay is refused.
-  void EnterModel() { ++model_depth_; }
-  void LeaveModel();
-
   // The block's forward begins. False: it runs without a tape (no gradients wanted, inside another block, user hooks in force).
   bool BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs);
-  // It ended, or threw.
+  // It ended, or threw. Until backward, writes to what its tape replays from are seen also outside of blocks.
   void EndBlock();
 
   // Around what is no part of the block's computation: collectives that gather a unit inside it, say.
@@ -140,7 +135,6 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int64_t activated_at_ = 0;
   int32_t position_ = 0;
   int32_t first_block_ = -1;
-  int32_t model_depth_ = 0;
   bool intercepting_before_pause_ = false;
   std::vector<std::string> names_;  // of the executions of the step
   std::chrono::steady_clock::time_point step_start_;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 thread_local int64_t intercepted = 0;
+thread_local bool passing_on = false;
 
 void Intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
@@ -27,8 +28,9 @@ void Intercept(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::j
     recorder->Record(op, below, stack);
     return;
   }
+  if (!passing_on && !open_tapes::Any()) SetIntercepting(false);
   const c10::impl::ExcludeDispatchKeyGuard once(kKey);
-  // Between blocks only writes matter.
+  // Outside of blocks only writes matter.
   open_tapes::BeforeOp(FactsOf(op), *stack);
   op.redispatchBoxed(below, stack);
 }
@@ -60,6 +62,11 @@ const std::string& InstallInterception() {
 }
 
 void SetIntercepting(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+void SetPassingOn(bool on) {
+  passing_on = on;
+  SetIntercepting(on);
+}
 
 bool Intercepting() { return c10::impl::tls_is_dispatch_key_included(kKey); }
 

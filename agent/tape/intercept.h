@@ -14,9 +14,12 @@ namespace tidetape::agent {
 const std::string& InstallInterception();
 
 // Switches the interception on or off for the calling thread. While it is on, ops go to Recorder::Current(); if that is null,
-// writes are checked against the open tapes.
+// writes are checked against the open tapes, and when there is none left the interception switches itself off.
 void SetIntercepting(bool on);
 bool Intercepting();
+
+// Ops are intercepted and passed on as they are, whatever tapes there are: to measure what that alone costs.
+void SetPassingOn(bool on);
 
 // Ops that went through the fallback on the calling thread so far.
 int64_t InterceptedOps();

@@ -10,6 +10,7 @@
 
 #include "agent/measure/step_profile.h"
 #include "agent/tape/block.h"
+#include "agent/tape/intercept.h"
 #include "agent/tape/recorder.h"
 #include "agent/tape/replayer.h"
 
@@ -56,6 +57,9 @@ class SavedHandle final : public SavedVariableHooks {
     if (value_.storage < 0) return held_;
     const std::lock_guard lock(tape_->mutex);
     if (tape_->recording) return WithVersion(tape_->Build(value_, MaterialiseInForward(*tape_, value_.storage, Original())));
+    // Backward writes to nothing that a tape replays from. Autograd's engine sets the keys anew for each of its nodes, so that this
+    // holds for the node that asks.
+    if (Recorder::Current() == nullptr) SetIntercepting(false);
     const StorageRecord& record = tape_->storages[value_.storage];
     StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
     tape_->BeginBackward();

@@ -71,11 +71,7 @@ class Session:
             self._hooks += watch_inner_units(module, forward.number, self)
         self._model = weakref.ref(model)
         own = weakref.ref(self)
-        self._hooks += [
-            register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()),
-            model.register_forward_pre_hook(lambda *_: own() and own().native.enter_model()),
-            model.register_forward_hook(lambda *_: own() and own().native.leave_model(), always_call=True),
-        ]
+        self._hooks.append(register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()))
         self._block_names = [name for name, _ in blocks]
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
