@@ -30,7 +30,13 @@ class Worker:
     """One process, at work on one type at a time."""
 
     def __init__(self, modes: tuple[str, ...], plans: int):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{ROOT / 'agent' / 'python'}:{ROOT}",
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.model_zoo.worker", str(plans), *modes],
             cwd=ROOT,
