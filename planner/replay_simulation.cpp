@@ -1,11 +1,32 @@
 #include "planner/replay_simulation.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <span>
 
 namespace tidetape::planner {
 namespace {
+
+// A set of ops that is read in program order.
+class OpSet {
+ public:
+  explicit OpSet(size_t ops) : words_(ops / 64 + 1, 0) {}
+  void Add(int32_t op) { words_[op / 64] |= uint64_t{1} << (op % 64); }
+  void Remove(int32_t op) { words_[op / 64] &= ~(uint64_t{1} << (op % 64)); }
+  // The first one at or after `op`, or -1.
+  int32_t Next(int32_t op) const {
+    size_t word = op / 64;
+    if (word >= words_.size()) return -1;
+    for (uint64_t bits = words_[word] >> (op % 64) << (op % 64);; bits = words_[word]) {
+      if (bits != 0) return static_cast<int32_t>(64 * word) + std::countr_zero(bits);
+      if (++word == words_.size()) return -1;
+    }
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
 
 class Simulator {
  public:
@@ -15,11 +36,12 @@ class Simulator {
         there_(set.saved),
         readings_(set.saved.size(), 0),
         held_(set.saved.size(), false),
-        done_(set.replayed.size(), false) {
+        done_(set.replayed.size(), false),
+        suspects_(set.replayed.size()) {
     alive_ = set.saved_bytes;
     for (size_t i = 0; i < done_.size(); ++i) {
       if (!set.replayed[i]) continue;
-      ++pending_;
+      suspects_.Add(static_cast<int32_t>(i));
       for (const OpInput& input : index.inputs(i)) readings_[input.storage] += input.declared;
     }
     for (size_t s = 0; s < held_.size(); ++s) held_[s] = index.consumed(s);
@@ -30,10 +52,11 @@ class Simulator {
     for (int32_t s : reads) {
       // A storage that is there in an earlier version only is missing, too.
       if (!index_.intermediate(s) || set_.saved[s]) continue;
-      const std::vector<int32_t> missing = MissingProducers(s);
-      for (int32_t op : missing) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
-      if (missing.empty()) continue;
-      for (int32_t op = 0; pending_ > 0 && op < static_cast<int32_t>(done_.size()); ++op) {
+      FindMissingProducers(s);
+      for (int32_t op : missing_) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
+      if (missing_.empty()) continue;
+      for (int32_t op = suspects_.Next(0); op >= 0; op = suspects_.Next(op + 1)) {
+        suspects_.Remove(op);
         if (!set_.replayed[op] || done_[op] || !Shrinks(op)) continue;
         done_[op] = true;
         event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
@@ -43,29 +66,36 @@ class Simulator {
     for (int32_t s : releases) {
       held_[s] = false;
       FreeIfUnread(s);
+      Suspect(s);
     }
     return event;
   }
 
  private:
   // Ops on which the storage depends that have not run, in program order; marks them as done.
-  std::vector<int32_t> MissingProducers(int32_t storage) {
-    std::vector<int32_t> found;
+  void FindMissingProducers(int32_t storage) {
+    missing_.clear();
     const auto visit = [&](int32_t op) {
       if (!set_.replayed[op] || done_[op]) return;
       done_[op] = true;
-      found.push_back(op);
+      missing_.push_back(op);
     };
     visit(index_.last_writer(storage));
-    for (size_t next = 0; next < found.size(); ++next) {
-      const int32_t op = found[next];
+    for (size_t next = 0; next < missing_.size(); ++next) {
+      const int32_t op = missing_[next];
       for (const OpInput& input : index_.inputs(op)) {
         if (!(input.last && set_.saved[input.storage])) visit(input.producer);
       }
       for (int32_t reader : index_.readers_before(op)) visit(reader);
     }
-    std::sort(found.begin(), found.end());
-    return found;
+    std::sort(missing_.begin(), missing_.end());
+  }
+
+  // What an op frees or waits for may have changed with the storage.
+  void Suspect(int32_t s) {
+    for (int32_t op : index_.touching(s)) {
+      if (set_.replayed[op] && !done_[op]) suspects_.Add(op);
+    }
   }
 
   bool Reads(int32_t op, int32_t s) const {
@@ -93,7 +123,6 @@ class Simulator {
 
   // The most planned and workspace bytes while the op runs.
   int64_t Run(int32_t op) {
-    --pending_;
     for (int32_t s : index_.outputs(op)) {
       if (there_[s]) continue;
       there_[s] = true;
@@ -105,6 +134,11 @@ class Simulator {
       FreeIfUnread(input.storage);
     }
     for (int32_t s : index_.outputs(op)) FreeIfUnread(s);
+    for (const OpInput& input : index_.inputs(op)) {
+      // While several ops are still to read it, none of them frees it.
+      if (readings_[input.storage] <= 1 || index_.rewritten(input.storage)) Suspect(input.storage);
+    }
+    for (int32_t s : index_.outputs(op)) Suspect(s);
     return bytes;
   }
 
@@ -123,7 +157,8 @@ class Simulator {
   std::vector<int32_t> readings_;  // by ops that are still to be replayed
   std::vector<bool> held_;         // consumed and not released
   std::vector<bool> done_;         // by op: replayed already
-  int32_t pending_ = 0;            // ops that are still to be replayed
+  OpSet suspects_;                 // ops whose Shrinks() may have become true since it was last asked
+  std::vector<int32_t> missing_;
   int64_t alive_ = 0;
 };
 

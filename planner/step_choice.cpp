@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "planner/step_bound.h"
-#include "planner/step_memory.h"
 
 namespace tidetape::planner {
 namespace {
@@ -207,7 +206,7 @@ void KeepParetoChoices(std::vector<Choice>& choices) {
   choices = std::move(kept);
 }
 
-int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices) {
+LeastStep FindLeastStep(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices) {
   std::vector<BlockMemory> leanest;
   for (const std::vector<Choice>& list : choices) {
     const Choice& choice =
@@ -223,7 +222,9 @@ int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vec
       low = middle + 1;
     }
   }
-  return high;
+  std::vector<int32_t> picks = *LeanestPicks(problem, choices, high);
+  const StepPeak peak = FindStepPeak(problem, MemoryOf(choices, picks));
+  return {peak, std::move(picks)};
 }
 
 std::optional<std::vector<int32_t>> PickChoices(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "planner/problem.h"
+#include "planner/step_memory.h"
 
 namespace tidetape::planner {
 
@@ -29,8 +30,14 @@ struct Choice {
 // Drops the choices that another one beats or equals in all three; the rest comes by rising bytes.
 void KeepParetoChoices(std::vector<Choice>& choices);
 
-// The least step peak that the choices (by block, by rising bytes) allow; each block has at least one.
-int64_t LeastStepPeak(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices);
+struct LeastStep {
+  StepPeak peak;
+  std::vector<int32_t> picks;  // by block: position in its choices
+};
+
+// The least step peak that the choices (by block, by rising bytes) allow, what holds it there, and picks that reach it with the
+// fewest bytes in each block in turn. Each block has at least one choice.
+LeastStep FindLeastStep(const PlanningProblem& problem, const std::vector<std::vector<Choice>>& choices);
 
 // By block: position of the pick in its choices, the fastest under the limit. Nullopt where no combination keeps it, which is
 // exact. relaxed_bytes: by block, the bytes that it saves in the relaxation (StepBound).

@@ -12,9 +12,13 @@
 namespace tidetape::planner {
 namespace {
 
-// Vertices of one hull whose own peaks are computed: so many spread over its bytes, and so many on each side of the bound's point.
-constexpr int32_t kSpreadVertices = 32;
-constexpr int32_t kNearVertices = 4;
+// Vertices of all hulls whose own peaks are computed: so many spread over their bytes, and so many on each side of the bound's
+// points. Few blocks need many choices each, so that their bytes add up to just below the limit; many blocks need few.
+int32_t SpreadVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<size_t>(2048 / blocks, 8, 64)); }
+int32_t NearVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<size_t>(256 / blocks, 1, 16)); }
+
+// Ops that the searches for lean plans of one problem visit together: about a tenth of a second.
+constexpr int64_t kLeanVisits = 4'000'000;
 
 constexpr int32_t kKeepAllChoice = -1;  // below: lean plans, -2 the first; other ids: vertices of the hull, or options
 
@@ -75,8 +79,7 @@ absl::StatusOr<std::unique_ptr<StepPlanner>> StepPlanner::Create(const PlanningP
   planner->option_hulls_.resize(problem.blocks.size());
   for (size_t b = 0; b < problem.blocks.size(); ++b) planner->PrepareBlock(b);
 
-  planner->least_peak_bytes_ = LeastStepPeak(problem, planner->choices_);
-  planner->least_peak_holder_ = planner->FastestUnder(planner->least_peak_bytes_).peak_holder;
+  planner->LowerTheLeastPeak();
   return planner;
 }
 
@@ -111,40 +114,78 @@ void StepPlanner::AddVertexChoice(size_t b, int32_t vertex, std::vector<Choice>&
   choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds, vertex});
 }
 
-// Vertices spread over the hull, the neighbours of the one with the least own peak, "keep all", and lean plans.
+// Vertices spread over the hull, the neighbours of the one with the least own peak, and "keep all".
 std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
   const BlockInstance& block = problem_.blocks[b];
   TapePlans& tape = *tapes_[block.tape];
   std::vector<Choice> choices;
-  for (int32_t vertex : SpreadOver(tape.vertices(), kSpreadVertices)) AddVertexChoice(b, vertex, choices);
+  for (int32_t vertex : SpreadOver(tape.vertices(), SpreadVertices(problem_.blocks.size()))) AddVertexChoice(b, vertex, choices);
   const int32_t leanest = std::min_element(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
                             return a.own_peak_bytes < b.own_peak_bytes;
                           })->id;
-  const int32_t last = static_cast<int32_t>(tape.vertices().size()) - 1;
-  for (int32_t v = std::max(0, leanest - kNearVertices); v <= std::min(last, leanest + kNearVertices); ++v) {
+  const int32_t last = static_cast<int32_t>(tape.vertices().size()) - 1, near = NearVertices(problem_.blocks.size());
+  for (int32_t v = std::max(0, leanest - near); v <= std::min(last, leanest + near); ++v) {
     AddVertexChoice(b, v, choices);
   }
   const TapePlan& keep_all = tape.KeepAll();
   choices.push_back({keep_all.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, keep_all.profile),
                      keep_all.replay_seconds, kKeepAllChoice});
-  int32_t id = kKeepAllChoice;
-  for (const TapePlan& lean : tape.LeanPlans(block)) {
-    choices.push_back({lean.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, lean.profile), lean.replay_seconds, --id});
-  }
   KeepParetoChoices(choices);
   return choices;
+}
+
+// Lean plans are searched only where they may lower the least peak: for the tape of the block that holds it, or else of the block
+// that saves the most bytes there beyond its fewest, which its own peak forces it to.
+void StepPlanner::LowerTheLeastPeak() {
+  int64_t visits = kLeanVisits;
+  std::vector<bool> searched(problem_.tapes.size(), false);
+  const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[problem_.blocks[b].tape]; };
+  while (true) {
+    const LeastStep least = FindLeastStep(problem_, choices_);
+    least_peak_ = least.peak;
+    int32_t chosen = least.peak.holder.phase == Phase::kBackward ? least.peak.holder.block : -1;
+    if (!may_help(chosen)) {
+      int64_t most = 0;
+      for (size_t b = 0; b < choices_.size(); ++b) {
+        // Choices come by rising bytes.
+        const int64_t forced = choices_[b][least.picks[b]].saved_bytes - choices_[b].front().saved_bytes;
+        if (forced <= most || !may_help(static_cast<int32_t>(b))) continue;
+        most = forced;
+        chosen = static_cast<int32_t>(b);
+      }
+    }
+    if (!may_help(chosen)) return;
+    searched[problem_.blocks[chosen].tape] = true;
+    AddLeanChoices(chosen, visits);
+  }
+}
+
+// To all blocks with the tape of block `like`.
+void StepPlanner::AddLeanChoices(size_t like, int64_t& visits) {
+  const int32_t tape = problem_.blocks[like].tape;
+  const std::vector<TapePlan>& plans = tapes_[tape]->LeanPlans(problem_.blocks[like], visits);
+  for (size_t b = 0; b < choices_.size(); ++b) {
+    const BlockInstance& block = problem_.blocks[b];
+    if (!has_tape(b) || block.tape != tape) continue;
+    int32_t id = kKeepAllChoice;
+    for (const TapePlan& lean : plans) {
+      choices_[b].push_back({lean.saved_bytes, OwnPeakBytes(problem_.tapes[tape], block, lean.profile), lean.replay_seconds, --id});
+    }
+    KeepParetoChoices(choices_[b]);
+  }
 }
 
 // The spread choices, and for blocks with tapes the vertices around the bound's point.
 std::vector<std::vector<Choice>> StepPlanner::ChoicesNear(const StepBound& bound) {
   std::vector<std::vector<Choice>> choices = choices_;
+  const int32_t near = NearVertices(choices.size());
   for (size_t b = 0; b < choices.size(); ++b) {
-    if (!has_tape(b) || plans(b).vertices().size() <= static_cast<size_t>(kSpreadVertices)) continue;
+    if (!has_tape(b) || plans(b).vertices().size() <= static_cast<size_t>(SpreadVertices(choices.size()))) continue;
     const std::vector<Frontier::Vertex>& vertices = plans(b).vertices();
     const auto at = std::partition_point(vertices.begin(), vertices.end(),
                                          [&](const Frontier::Vertex& vertex) { return vertex.bytes > bound.saved_bytes[b]; });
-    const int32_t near = static_cast<int32_t>(at - vertices.begin()), last = static_cast<int32_t>(vertices.size()) - 1;
-    for (int32_t v = std::max(0, near - kNearVertices); v <= std::min(last, near + kNearVertices); ++v) {
+    const int32_t center = static_cast<int32_t>(at - vertices.begin()), last = static_cast<int32_t>(vertices.size()) - 1;
+    for (int32_t v = std::max(0, center - near); v <= std::min(last, center + near); ++v) {
       AddVertexChoice(b, v, choices[b]);
     }
     KeepParetoChoices(choices[b]);
@@ -163,7 +204,7 @@ BlockPlan StepPlanner::MakeBlockPlan(size_t b, int32_t choice_id) {
   if (!has_tape(b)) return ToBlockPlan(block, choice_id);
   TapePlans& tape = *tapes_[block.tape];
   const TapePlan& plan = choice_id == kKeepAllChoice  ? tape.KeepAll()
-                         : choice_id < kKeepAllChoice ? tape.LeanPlans(block)[kKeepAllChoice - 1 - choice_id]
+                         : choice_id < kKeepAllChoice ? tape.lean_plans()[kKeepAllChoice - 1 - choice_id]
                                                       : tape.AtVertex(choice_id);
   return ToBlockPlan(plan, problem_.tapes[block.tape], block);
 }
@@ -179,8 +220,8 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
   plan.step_peak_bytes = peak.bytes;
   plan.peak_holder = peak.holder;
   plan.feasible = limit == 0 || peak.bytes <= limit;
-  plan.least_peak_bytes = least_peak_bytes_;
-  plan.least_peak_holder = least_peak_holder_;
+  plan.least_peak_bytes = least_peak_.bytes;
+  plan.least_peak_holder = least_peak_.holder;
   // A limit that the plan does not keep bounds nothing that could be compared with it: then its own peak is the limit.
   const std::optional<StepBound> bound = Bound(std::max(limit, peak.bytes));
   // The plan keeps that limit, so a bound exists, and lies above the plan only by rounding.
@@ -218,8 +259,8 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
 
 StepPlan StepPlanner::Plan(int64_t limit) {
   if (limit == kUnlimitedBytes) return KeepAll();
-  if (limit >= least_peak_bytes_) return FastestUnder(limit);
-  StepPlan plan = FastestUnder(least_peak_bytes_);
+  if (limit >= least_peak_.bytes) return FastestUnder(limit);
+  StepPlan plan = FastestUnder(least_peak_.bytes);
   plan.feasible = limit == 0;
   return plan;
 }

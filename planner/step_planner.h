@@ -12,6 +12,7 @@
 #include "planner/problem.h"
 #include "planner/step_bound.h"
 #include "planner/step_choice.h"
+#include "planner/step_memory.h"
 #include "planner/tape_plans.h"
 
 namespace tidetape::planner {
@@ -30,7 +31,7 @@ class StepPlanner {
   StepPlan Plan(int64_t limit);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
-  int64_t least_peak_bytes() const { return least_peak_bytes_; }
+  int64_t least_peak_bytes() const { return least_peak_.bytes; }
 
  private:
   explicit StepPlanner(const PlanningProblem& problem) : problem_(problem) {}
@@ -40,6 +41,8 @@ class StepPlanner {
   void PrepareBlock(size_t block);
   void AddVertexChoice(size_t block, int32_t vertex, std::vector<Choice>& choices);
   std::vector<Choice> SpreadChoices(size_t block);
+  void LowerTheLeastPeak();
+  void AddLeanChoices(size_t like, int64_t& visits);
   std::vector<std::vector<Choice>> ChoicesNear(const StepBound& bound);
   std::optional<StepBound> Bound(int64_t limit) const;
   BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
@@ -53,8 +56,7 @@ class StepPlanner {
   std::vector<const std::vector<HullPoint>*> hulls_;  // by block
   std::vector<BlockLeast> least_;                     // by block, of all plans
   std::vector<std::vector<Choice>> choices_;          // by block, spread over the hull
-  int64_t least_peak_bytes_ = 0;
-  PeakHolder least_peak_holder_;
+  StepPeak least_peak_;
 };
 
 }  // namespace tidetape::planner

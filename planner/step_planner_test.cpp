@@ -57,27 +57,13 @@ std::vector<Way> OptionWays(const BlockInstance& block) {
   return ways;
 }
 
-// What the planner chooses from: the points of the block's hull, keeping everything, and lean plans searched for the tape's
-// `first`.
-std::vector<Way> ChosenWays(const BlockTape& tape, const BlockInstance& block, const BlockInstance& first) {
-  std::vector<std::vector<int32_t>> lists;
-  const auto hull = BlockFrontier(tape);
-  for (const FrontierPoint& point : *hull) lists.push_back(point.saved);
-  std::vector<int32_t> everything;
-  for (size_t s = 0; s < tape.storages.size(); ++s) {
-    const Storage& storage = tape.storages[s];
-    const bool consumed = std::find(tape.consumed.begin(), tape.consumed.end(), s) != tape.consumed.end();
-    if (storage.kind != StorageKind::kIntermediate) continue;
-    if (storage.must_save || (consumed && !storage.must_recompute)) everything.push_back(s);
-  }
-  lists.push_back(everything);
-  const auto plans = TapePlans::Create(tape);
-  for (size_t v = 0; v < (*plans)->vertices().size(); ++v) (*plans)->AtVertex(static_cast<int32_t>(v));
-  for (const TapePlan& lean : (*plans)->LeanPlans(first)) lists.push_back(lean.saved);
+// The points of the block's hull.
+std::vector<Way> HullWays(const BlockTape& tape, const BlockInstance& block) {
   std::vector<Way> ways;
-  for (const std::vector<int32_t>& saved : lists) {
-    const auto plan = OracleEvaluate(tape, saved);
-    if (plan.has_value()) ways.push_back({plan->bytes, OracleOwnPeak(tape, block, *plan), plan->seconds});
+  const auto hull = BlockFrontier(tape);
+  for (const FrontierPoint& point : *hull) {
+    const auto plan = OracleEvaluate(tape, point.saved);
+    ways.push_back({plan->bytes, OracleOwnPeak(tape, block, *plan), plan->seconds});
   }
   return ways;
 }
@@ -137,7 +123,15 @@ void CheckConsistent(const PlanningProblem& problem, const StepPlan& plan) {
   EXPECT_NEAR(plan.replay_seconds, seconds, kTolerance);
 }
 
-TEST(StepPlannerTest, EqualsEnumerationOfTheChoices) {
+// Limits at which something happens: the least peak, and peaks of combinations.
+std::vector<int64_t> LimitsOf(const std::vector<Combination>& combinations, std::mt19937_64& random) {
+  const int64_t least = LeastPeak(combinations);
+  std::vector<int64_t> limits{0, std::max<int64_t>(1, least - 1), least, least + 1000};
+  for (int i = 0; i < 6; ++i) limits.push_back(std::max<int64_t>(1, combinations[random() % combinations.size()].peak - i % 2));
+  return limits;
+}
+
+TEST(StepPlannerTest, EqualsEnumerationOfOptions) {
   int checked = 0, infeasible = 0;
   for (int seed = 0; checked < 250; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -146,21 +140,14 @@ TEST(StepPlannerTest, EqualsEnumerationOfTheChoices) {
     if (!HasPlan(problem)) continue;
     ++checked;
     std::vector<std::vector<Way>> ways;
-    std::map<int32_t, const BlockInstance*> first;  // of each tape: lean plans are searched for it
-    for (const BlockInstance& block : problem.blocks) {
-      if (!block.options.empty()) {
-        ways.push_back(OptionWays(block));
-        continue;
-      }
-      first.try_emplace(block.tape, &block);
-      ways.push_back(ChosenWays(problem.tapes[block.tape], block, *first[block.tape]));
+    for (BlockInstance& block : problem.blocks) {
+      ways.push_back(block.options.empty() ? HullWays(problem.tapes[block.tape], block) : OptionWays(block));
+      block.options.clear();
+      for (const Way& way : ways.back()) block.options.push_back({way.saved, way.own_peak, way.seconds});
     }
     const std::vector<Combination> combinations = Combine(problem, ways);
     const int64_t least = LeastPeak(combinations);
-    std::vector<int64_t> limits{0, least - 1, least, least + 1000};
-    for (int i = 0; i < 6; ++i) limits.push_back(combinations[random() % combinations.size()].peak - i % 2);
-    for (int64_t limit : limits) {
-      if (limit < 0) continue;
+    for (int64_t limit : LimitsOf(combinations, random)) {
       problem.memory_limit_bytes = limit;
       const auto plan = PlanStep(problem);
       ASSERT_TRUE(plan.ok()) << plan.status();
@@ -175,6 +162,43 @@ TEST(StepPlannerTest, EqualsEnumerationOfTheChoices) {
     if (HasFailure()) break;
   }
   EXPECT_GT(infeasible, 100);
+}
+
+// Plans of tapes are no worse than the best ones of the hulls' points, and no better than the best of all.
+TEST(StepPlannerTest, LiesBetweenTheHullsAndTheOptimum) {
+  int checked = 0, lower_peak = 0;
+  for (int seed = 0; checked < 250; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    PlanningProblem problem = RandomProblem(random, 1 + seed % 3, 3 + seed % 6);
+    if (!HasPlan(problem)) continue;
+    ++checked;
+    std::vector<std::vector<Way>> hull, all;
+    for (const BlockInstance& block : problem.blocks) {
+      const bool options = !block.options.empty();
+      hull.push_back(options ? OptionWays(block) : HullWays(problem.tapes[block.tape], block));
+      all.push_back(options ? OptionWays(block) : AllWays(problem.tapes[block.tape], block));
+    }
+    const std::vector<Combination> of_hulls = Combine(problem, hull), of_all = Combine(problem, all);
+    const int64_t hull_least = LeastPeak(of_hulls);
+    for (int64_t limit : LimitsOf(of_hulls, random)) {
+      problem.memory_limit_bytes = limit;
+      const auto plan = PlanStep(problem);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      CheckConsistent(problem, *plan);
+      EXPECT_LE(plan->least_peak_bytes, hull_least);
+      EXPECT_GE(plan->least_peak_bytes, LeastPeak(of_all));
+      lower_peak += plan->least_peak_bytes < hull_least;
+      EXPECT_EQ(plan->feasible, limit == 0 || limit >= plan->least_peak_bytes);
+      const int64_t reachable = std::max(limit, plan->least_peak_bytes);
+      EXPECT_LE(plan->step_peak_bytes, reachable);
+      EXPECT_GE(plan->replay_seconds, LeastSeconds(of_all, reachable) - kTolerance);
+      EXPECT_LE(plan->lower_bound_seconds, LeastSeconds(of_all, reachable) + kTolerance);
+      if (reachable >= hull_least) EXPECT_LE(plan->replay_seconds, LeastSeconds(of_hulls, reachable) + kTolerance);
+    }
+    if (HasFailure()) break;
+  }
+  EXPECT_GT(lower_peak, 10);
 }
 
 // No plan at all has a lower own peak than the least, and the lean plans are no worse than the hull.
@@ -194,7 +218,8 @@ TEST(StepPlannerTest, LeanPlansLieBetweenTheHullAndTheLeastOwnPeak) {
     };
     int64_t hull = std::numeric_limits<int64_t>::max(), lean = hull, least = hull;
     for (size_t v = 0; v < (*plans)->vertices().size(); ++v) hull = std::min(hull, own_peak((*plans)->AtVertex(v).saved));
-    for (const TapePlan& plan : (*plans)->LeanPlans(block)) lean = std::min(lean, own_peak(plan.saved));
+    int64_t visits = 1'000'000;
+    for (const TapePlan& plan : (*plans)->LeanPlans(block, visits)) lean = std::min(lean, own_peak(plan.saved));
     for (const OraclePlan& plan : AllPlans(tape)) least = std::min(least, OracleOwnPeak(tape, block, plan));
     EXPECT_LE(lean, hull);
     EXPECT_GE(lean, least);

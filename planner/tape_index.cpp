@@ -44,6 +44,19 @@ TapeIndex::TapeIndex(const BlockTape& tape) : tape_(&tape), consumed_(tape.stora
   }
   writers_ = GroupByRow(storages, writes);
 
+  std::vector<std::pair<int32_t, int32_t>> touches;  // (storage, op)
+  for (int32_t i = 0; i < ops; ++i) {
+    const Op& op = tape.ops[i];
+    for (size_t r = 0; r < op.reads.size(); ++r) {
+      if (intermediate(op.reads[r]) && FirstAt(op.reads, r)) touches.emplace_back(op.reads[r], i);
+    }
+    for (size_t w = 0; w < op.writes.size(); ++w) {
+      if (intermediate(op.writes[w]) && FirstAt(op.writes, w) && !Contains(op.reads, op.writes[w]))
+        touches.emplace_back(op.writes[w], i);
+    }
+  }
+  touching_ = GroupByRow(storages, touches);
+
   std::vector<int32_t> writer(storages, -1);            // the last writer so far
   std::vector<std::vector<int32_t>> readers(storages);  // of the version so far
   for (int32_t i = 0; i < ops; ++i) {

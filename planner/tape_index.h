@@ -69,6 +69,8 @@ class TapeIndex {
 
   // By storage: ops that write it, in program order.
   std::span<const int32_t> writers(int32_t storage) const { return writers_[storage]; }
+  // Ops that read or write it, in program order, each once; none for parameters and block inputs.
+  std::span<const int32_t> touching(int32_t storage) const { return touching_[storage]; }
   // -1 where no op writes it.
   int32_t last_writer(int32_t storage) const { return writers_[storage].empty() ? -1 : writers_[storage].back(); }
   bool rewritten(int32_t storage) const { return writers_[storage].size() > 1; }
@@ -82,6 +84,7 @@ class TapeIndex {
   const BlockTape* tape_;
   std::vector<bool> consumed_;
   Rows<int32_t> writers_;
+  Rows<int32_t> touching_;
   Rows<OpInput> inputs_;
   Rows<int32_t> outputs_;
   Rows<int32_t> readers_before_;

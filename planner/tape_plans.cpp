@@ -9,9 +9,6 @@
 namespace tidetape::planner {
 namespace {
 
-// An evaluation visits every op; the search of one tape visits about so many.
-constexpr int64_t kLeanVisits = 4'000'000;
-
 // By event: bytes that backward holds there whatever the plan is: what the event reads, and must-save storages until their release.
 std::vector<int64_t> BytesUnderEveryPlan(const TapeIndex& index) {
   const BlockTape& tape = index.tape();
@@ -123,11 +120,11 @@ const TapePlan& TapePlans::KeepAll() {
   return *keep_all_;
 }
 
-const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance) {
-  if (lean_.has_value()) return *lean_;
-  lean_.emplace();
+const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance, int64_t& visits) {
+  if (std::exchange(lean_searched_, true)) return lean_;
   const BlockTape& tape = index_.tape();
   const EvaluateSaved evaluate = [&](const std::vector<int32_t>& saved) -> std::optional<LeanPoint> {
+    visits -= static_cast<int64_t>(tape.ops.size() + 1);
     const absl::StatusOr<TapePlan> plan = EvaluateTapePlan(index_, saved);
     if (!plan.ok()) return std::nullopt;
     return LeanPoint{plan->saved_bytes, OwnPeakBytes(tape, instance, plan->profile)};
@@ -139,7 +136,8 @@ const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance)
   }
   std::sort(candidates.begin(), candidates.end(),
             [&](int32_t a, int32_t b) { return std::pair(-index_.save_bytes(a), a) < std::pair(-index_.save_bytes(b), b); });
-  const int64_t evaluations = kLeanVisits / static_cast<int64_t>(tape.ops.size() + 1);
+  // Three searches, and a quarter is left for other tapes.
+  const int64_t evaluations = std::max<int64_t>(0, visits) / 4 / static_cast<int64_t>(tape.ops.size() + 1);
   const int32_t last = static_cast<int32_t>(vertices().size()) - 1;
   std::vector<std::vector<int32_t>> found = AddWhatLowersThePeak(AtVertex(last).saved, candidates, evaluations, evaluate);
   const TapePlan* leanest = nullptr;
@@ -151,8 +149,8 @@ const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance)
   }
   if (!found.empty()) found.push_back(DropWhatDoesNotLowerThePeak(found.back(), candidates, evaluations, evaluate));
   found.push_back(DropWhatDoesNotLowerThePeak(leanest->saved, candidates, evaluations, evaluate));
-  for (const std::vector<int32_t>& saved : found) lean_->push_back(EvaluateTapePlan(index_, saved).value());
-  return *lean_;
+  for (const std::vector<int32_t>& saved : found) lean_.push_back(EvaluateTapePlan(index_, saved).value());
+  return lean_;
 }
 
 }  // namespace tidetape::planner
