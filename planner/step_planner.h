@@ -47,6 +47,10 @@ class StepPlanner {
   std::optional<StepBound> Bound(int64_t limit) const;
   BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
+  StepPlan PlanOfPicks(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks, int64_t limit);
+  bool WorthRefining(const StepPlan& plan) const;
+  void SearchTapes();
+  void Refine(StepPlan& plan, int64_t limit);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
 
@@ -57,6 +61,14 @@ class StepPlanner {
   std::vector<BlockLeast> least_;                     // by block, of all plans
   std::vector<std::vector<Choice>> choices_;          // by block, spread over the hull
   StepPeak least_peak_;
+  double full_seconds_ = 0;  // of replaying all that the leanest plans on the hulls replay
+
+  // Made when a plan's gap first asks for it.
+  struct Between {
+    std::vector<TapePlan> plans;    // between the hull's corners
+    std::vector<HullPoint> bounds;  // no plan of the tape is better than all of these in bytes and seconds
+  };
+  std::vector<std::unique_ptr<Between>> between_;  // by tape
 };
 
 }  // namespace tidetape::planner
