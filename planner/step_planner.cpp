@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "planner/block_search.h"
 #include "planner/step_memory.h"
-#include "planner/timed_choice.h"
 #include "planner/validate.h"
 
 namespace tidetape::planner {
@@ -22,17 +20,16 @@ int32_t NearVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<siz
 // Ops that the searches for lean plans of one problem visit together: about a tenth of a second.
 constexpr int64_t kLeanVisits = 4'000'000;
 
-// Ids of choices: options; or vertices of the hull, plans between them from kFirstBetween on, and below kKeepAllChoice lean plans.
+// Ids of choices: options; or vertices of the hull, plans that the refinement found from kFirstFound on, and below kKeepAllChoice
+// lean plans.
 constexpr int32_t kKeepAllChoice = -1;
-constexpr int32_t kFirstBetween = 1 << 24;
+constexpr int32_t kFirstFound = 1 << 24;
 
 // A plan is refined where its gap is above this share of replaying everything,
 constexpr double kGapWorthRefining = 3e-4;
-// the search between corners may visit so many ops, at least so many times each,
-constexpr int64_t kSearchVisits = 2'000'000;
-constexpr int64_t kLeastSearchVisitsAnOp = 400;
-// and the dynamic program over time may try so many (choice, time) pairs.
-constexpr double kTimedPairs = 3e7;
+// with so many visits for a limit, if they are at least so many for each op.
+constexpr int64_t kRefinementVisits = 400'000;
+constexpr int64_t kLeastVisitsAnOp = 400;
 
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
@@ -101,7 +98,6 @@ absl::StatusOr<std::unique_ptr<StepPlanner>> StepPlanner::Create(const PlanningP
   for (size_t b = 0; b < problem.blocks.size(); ++b) planner->PrepareBlock(b);
 
   planner->LowerTheLeastPeak();
-  planner->between_.resize(problem.tapes.size());
   for (const std::vector<HullPoint>* hull : planner->hulls_) planner->full_seconds_ += hull->back().seconds;
   return planner;
 }
@@ -228,7 +224,7 @@ BlockPlan StepPlanner::MakeBlockPlan(size_t b, int32_t choice_id) {
   TapePlans& tape = *tapes_[block.tape];
   const TapePlan& plan = choice_id == kKeepAllChoice  ? tape.KeepAll()
                          : choice_id < kKeepAllChoice ? tape.lean_plans()[kKeepAllChoice - 1 - choice_id]
-                         : choice_id >= kFirstBetween ? between_[block.tape]->plans[choice_id - kFirstBetween]
+                         : choice_id >= kFirstFound   ? refinement_->found(block.tape, choice_id - kFirstFound)
                                                       : tape.AtVertex(choice_id);
   return ToBlockPlan(plan, problem_.tapes[block.tape], block);
 }
@@ -292,67 +288,21 @@ bool StepPlanner::WorthRefining(const StepPlan& plan) const {
     if (tapes_[t] != nullptr) ops += static_cast<int64_t>(problem_.tapes[t].ops.size());
   }
   return plan.replay_seconds - plan.lower_bound_seconds > kGapWorthRefining * full_seconds_ &&
-         ops * kLeastSearchVisitsAnOp <= kSearchVisits;
+         ops * kLeastVisitsAnOp <= kRefinementVisits;
 }
 
-void StepPlanner::SearchTapes() {
-  int64_t visits = kSearchVisits;
-  auto left = std::count_if(tapes_.begin(), tapes_.end(), [](const auto& tape) { return tape != nullptr; });
-  for (size_t t = 0; t < tapes_.size(); ++t) {
-    if (tapes_[t] == nullptr || between_[t] != nullptr) continue;
-    TapePlans& tape = *tapes_[t];
-    int64_t share = visits / left--;
-    visits -= share;
-    const double gap = kGapWorthRefining / 3 * full_seconds_ / static_cast<double>(problem_.blocks.size());
-    const Staircase staircase = SearchBlock(problem_.tapes[t], tape, gap, share);
-    visits += share;
-    auto between = std::make_unique<Between>();
-    for (const Staircase::Step& step : staircase.steps) {
-      between->plans.push_back(EvaluateTapePlan(tape.index(), step.saved).value());
-      between->bounds.push_back({step.bytes, std::max(0.0, step.seconds - staircase.gap_seconds)});
-    }
-    // Where the hull is a relaxation there may be plans with fewer bytes than all that were found.
-    const HullPoint& fewest = tape.bound().back();
-    if (fewest.bytes < staircase.steps.back().bytes) {
-      between->bounds.push_back({fewest.bytes, staircase.bound_below_seconds});
-    }
-    between_[t] = std::move(between);
-  }
-}
-
-// Adds plans between the corners of the hulls, and tightens the bound by what the search showed not to exist.
+// Looks for plans between the corners of the hulls, and tightens the bound.
 void StepPlanner::Refine(StepPlan& plan, int64_t limit) {
-  SearchTapes();
-  std::vector<std::vector<Choice>> choices = choices_, bounds(choices_.size());
-  size_t most_choices = 0;
-  for (size_t b = 0; b < choices.size(); ++b) {
-    const BlockInstance& block = problem_.blocks[b];
-    if (has_tape(b)) {
-      const Between& between = *between_[block.tape];
-      for (size_t i = 0; i < between.plans.size(); ++i) {
-        const TapePlan& found = between.plans[i];
-        choices[b].push_back({found.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, found.profile),
-                              found.replay_seconds, kFirstBetween + static_cast<int32_t>(i)});
-      }
-      for (const HullPoint& point : between.bounds) bounds[b].push_back({point.bytes, least_[b].own_peak_bytes, point.seconds});
-    } else {
-      bounds[b] = choices[b];
-    }
-    KeepParetoChoices(choices[b]);
-    KeepParetoChoices(bounds[b]);
-    most_choices += std::max(choices[b].size(), bounds[b].size());
+  if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
+  int64_t visits = kRefinementVisits;
+  const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds,
+                                                            plan.lower_bound_seconds, kGapWorthRefining * full_seconds_, visits);
+  if (!result.picks.empty()) {
+    std::vector<BlockPlan> blocks;
+    for (size_t b = 0; b < result.picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, result.picks[b]));
+    plan = MakeStepPlan(std::move(blocks), limit);
   }
-  const auto units = static_cast<int32_t>(
-      std::clamp(plan.replay_seconds / (kGapWorthRefining / 3 * full_seconds_) * static_cast<double>(choices.size()), 100.0,
-                 std::max(100.0, kTimedPairs / static_cast<double>(most_choices))));
-  const double bound =
-      std::max(plan.lower_bound_seconds, PickByTime(problem_, bounds, limit, plan.replay_seconds, units).bound_seconds);
-  const TimedPicks picks = PickByTime(problem_, choices, limit, plan.replay_seconds, units);
-  if (!picks.picks.empty()) {
-    StepPlan other = PlanOfPicks(choices, picks.picks, limit);
-    if (other.replay_seconds < plan.replay_seconds) plan = std::move(other);
-  }
-  SetBound(plan, bound);
+  SetBound(plan, std::max(plan.lower_bound_seconds, result.bound_seconds));
 }
 
 StepPlan StepPlanner::Plan(int64_t limit) {

@@ -13,6 +13,7 @@
 #include "planner/step_bound.h"
 #include "planner/step_choice.h"
 #include "planner/step_memory.h"
+#include "planner/step_refinement.h"
 #include "planner/tape_plans.h"
 
 namespace tidetape::planner {
@@ -49,7 +50,6 @@ class StepPlanner {
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
   StepPlan PlanOfPicks(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks, int64_t limit);
   bool WorthRefining(const StepPlan& plan) const;
-  void SearchTapes();
   void Refine(StepPlan& plan, int64_t limit);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
@@ -63,12 +63,7 @@ class StepPlanner {
   StepPeak least_peak_;
   double full_seconds_ = 0;  // of replaying all that the leanest plans on the hulls replay
 
-  // Made when a plan's gap first asks for it.
-  struct Between {
-    std::vector<TapePlan> plans;    // between the hull's corners
-    std::vector<HullPoint> bounds;  // no plan of the tape is better than all of these in bytes and seconds
-  };
-  std::vector<std::unique_ptr<Between>> between_;  // by tape
+  std::unique_ptr<StepRefinement> refinement_;  // made when a plan's gap first asks for it
 };
 
 }  // namespace tidetape::planner

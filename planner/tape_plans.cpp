@@ -9,34 +9,67 @@
 namespace tidetape::planner {
 namespace {
 
-// By event: bytes that backward holds there whatever the plan is: what the event reads, and must-save storages until their release.
-std::vector<int64_t> BytesUnderEveryPlan(const TapeIndex& index) {
-  const BlockTape& tape = index.tape();
-  std::vector<int64_t> result;
-  std::vector<bool> held(tape.storages.size(), false);
-  int64_t must_save = 0;
-  for (size_t s = 0; s < held.size(); ++s) {
-    held[s] = index.consumed(s) && tape.storages[s].must_save;
-    if (held[s]) must_save += index.save_bytes(s);
+// By event: bytes that backward holds there whatever the plan is. Consumed storages are there from when they must be, saved or made
+// again, until their release: must-save ones from the beginning, the others from the first event that reads them, or that reads
+// something which must be recomputed from them.
+class BytesUnderEveryPlan {
+ public:
+  explicit BytesUnderEveryPlan(const TapeIndex& index)
+      : index_(index), held_(index.tape().storages.size(), false), released_(held_), ran_(index.tape().ops.size(), false) {
+    for (size_t s = 0; s < held_.size(); ++s) {
+      if (index.tape().storages[s].must_save) Hold(static_cast<int32_t>(s));
+    }
   }
-  const auto add_event = [&](std::span<const int32_t> reads, std::span<const int32_t> releases) {
-    int64_t bytes = must_save;
-    std::vector<int32_t> distinct(reads.begin(), reads.end());
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    for (int32_t s : distinct) {
-      if (index.consumed(s) && !held[s]) bytes += index.save_bytes(s);
+
+  std::vector<int64_t> ByEvent() {
+    const BlockTape& tape = index_.tape();
+    std::vector<int64_t> result;
+    const auto add_event = [&](std::span<const int32_t> reads, std::span<const int32_t> releases) {
+      for (int32_t s : reads) MakePresent(s);
+      result.push_back(bytes_);
+      for (int32_t s : releases) Release(s);
+    };
+    if (tape.backward.empty()) add_event(tape.consumed, tape.consumed);
+    for (const BackwardEvent& event : tape.backward) add_event(event.reads, event.releases);
+    return result;
+  }
+
+ private:
+  void Hold(int32_t s) {
+    if (!index_.consumed(s) || held_[s] || released_[s]) return;
+    held_[s] = true;
+    bytes_ += index_.save_bytes(s);
+  }
+
+  void Release(int32_t s) {
+    if (held_[s]) bytes_ -= index_.save_bytes(s);
+    held_[s] = false;
+    released_[s] = true;
+  }
+
+  void MakePresent(int32_t storage) {
+    std::vector<int32_t> stack{storage};
+    while (!stack.empty()) {
+      const int32_t s = stack.back();
+      stack.pop_back();
+      if (!index_.intermediate(s)) continue;
+      Hold(s);
+      const int32_t op = index_.last_writer(s);
+      if (!index_.tape().storages[s].must_recompute || op < 0 || ran_[op]) continue;
+      ran_[op] = true;
+      for (const OpInput& input : index_.inputs(op)) {
+        if (input.last) stack.push_back(input.storage);
+      }
+      for (int32_t output : index_.outputs(op)) Hold(output);
     }
-    result.push_back(bytes);
-    for (int32_t s : releases) {
-      if (held[s]) must_save -= index.save_bytes(s);
-      held[s] = false;
-    }
-  };
-  if (tape.backward.empty()) add_event(tape.consumed, tape.consumed);
-  for (const BackwardEvent& event : tape.backward) add_event(event.reads, event.releases);
-  return result;
-}
+  }
+
+  const TapeIndex& index_;
+  std::vector<bool> held_;  // by storage: consumed, present, and not released
+  std::vector<bool> released_;
+  std::vector<bool> ran_;  // by op: must have been replayed
+  int64_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -74,7 +107,7 @@ absl::StatusOr<std::unique_ptr<TapePlans>> TapePlans::Create(const BlockTape& ta
 }
 
 TapePlans::TapePlans(const BlockTape& tape, TapeIndex index, TapeGraph graph)
-    : index_(std::move(index)), graph_(std::move(graph)), frontier_(graph_), event_bytes_(BytesUnderEveryPlan(index_)) {
+    : index_(std::move(index)), graph_(std::move(graph)), frontier_(graph_), event_bytes_(BytesUnderEveryPlan(index_).ByEvent()) {
   at_vertex_.resize(vertices().size());
   const auto add_bound = [&](const Frontier& frontier) {
     for (const Frontier::Vertex& vertex : frontier.vertices()) bound_.push_back({vertex.bytes, vertex.seconds});
