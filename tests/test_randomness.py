@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.small_blocks import ROWS, WIDTH, hidden, require_as_plain, stack, ways
+from tests.small_blocks import ROWS, WAYS, WIDTH, hidden, require_as_plain, stack, ways
 
 # Bytes of one state of the CPU generator.
 STATE_BYTES = len(torch.get_rng_state())
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly, and leave their own generators alike."""
 

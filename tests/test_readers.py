@@ -6,14 +6,14 @@ import torch.nn.functional as F
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from tests.random_programs.parts import ReadsTwice
-from tests.small_blocks import backward, hidden, require_as_plain, stack
+from tests.small_blocks import WAYS, backward, hidden, require_as_plain, stack
 
 
 def _body(block, x):
     return F.dropout(block.norm(block.linear(x)).exp().clamp(max=3), 0.2) * x.sin()
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(program): a program(model, x) that leaves gradients and returns a loss does with the tape as it does without."""
 

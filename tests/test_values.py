@@ -5,11 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.small_blocks import ROWS, WIDTH, Block, backward, require_as_plain, stack, ways
+from tests.small_blocks import ROWS, WAYS, WIDTH, Block, backward, require_as_plain, stack, ways
 from tests.zoo import Stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly."""
 

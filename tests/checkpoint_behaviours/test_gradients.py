@@ -6,11 +6,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
 
-from tests.small_blocks import WIDTH, backward, hidden, require_as_plain, stack
+from tests.small_blocks import WAYS, WIDTH, backward, hidden, require_as_plain, stack
 from tests.zoo import Stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(build, program): the model trains as it does plainly."""
 
