@@ -171,6 +171,20 @@ def test_a_graph_that_never_runs_backward(same):
     same(program)
 
 
+def test_a_graph_that_never_runs_backward_is_no_part_of_the_step(attach):
+    """What a step kept is what its last forward kept."""
+    model = stack(_body)
+    session = attach(model, blocks="blocks.*", memory_limit="max", planner="none")
+    kept = []
+    for abandoned in (0, 1, 2):
+        with session.step():
+            for _ in range(abandoned):
+                model(hidden())
+            backward(model, hidden())
+        kept.append(session.stats()["saved_bytes"])
+    assert kept[0] == kept[1] == kept[2] > 0
+
+
 def test_an_exception_in_forward(same):
     def program(model, x):
         def body(block, x):
@@ -219,6 +233,18 @@ def test_evaluation_passes_between(same):
         return loss
 
     same(program)
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"])
+def test_a_pass_without_gradients_is_not_recorded(attach, without):
+    model = stack(_body)
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    with session.step(), without():
+        model(hidden())
+    assert session.stats()["recorded_ops"] == 0
+    with session.step():
+        backward(model, hidden())
+    assert session.stats()["recorded_ops"] > 0
 
 
 def test_gradients_accumulate_over_micro_batches(same):
