@@ -273,6 +273,18 @@ def test_a_weight_changed_before_its_backward_is_refused(same):
     same(program)
 
 
+def test_a_parameter_that_only_a_replay_reads_is_refused_when_it_was_changed(attach):
+    """Plain training saves no bias, and would go on; a replay from the new one would be wrong."""
+    model = stack(lambda block, x: block.linear(x).exp())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    loss = model(hidden())
+    with torch.no_grad():
+        model.blocks[0].linear.bias.add_(1)
+    with pytest.raises(RuntimeError, match=r"tidetape replays aten::addmm of block 'blocks\.0' from it"):
+        loss.backward()
+    backward(model, hidden())
+
+
 def test_a_graph_that_was_freed_is_refused(same):
     def program(model, x):
         loss = backward(model, x)

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from tests.small_blocks import hidden, stack
+from tests.test_regions import Box, Unbox
 
 
 @pytest.fixture
@@ -85,6 +86,17 @@ class SavesItsOutput(torch.autograd.Function):
     def backward(ctx, gradient):
         x, _ = ctx.saved_tensors
         return gradient * x.cos()
+
+
+def test_a_graph_of_other_tensors_goes_with_its_last_reference(attached):
+    """Outputs that their own nodes have saved, and that no tape can describe."""
+    model = attached(lambda block, x: Unbox.apply(Box.apply(block.linear(x)).exp().tanh()))
+    with _without_collector():
+        loss = model(hidden())
+        marks = _marks(loss.grad_fn)
+        assert len(marks) > 5
+        del loss
+        assert [mark for mark in marks if mark() is not None] == []
 
 
 def test_a_written_view_that_is_saved_goes(attached):

@@ -121,6 +121,25 @@ def test_values_are_freed_while_backward_runs(attach):
     assert between[0] < 1.3 * of_first_block
 
 
+def test_what_only_a_replay_reads_goes_with_its_last_reader(attach):
+    """A chain of ops whose results backward does not read, before one that it reads."""
+    rows = 4096
+
+    def body(block, x):
+        for _ in range(20):
+            x = x * 2 * 0.5
+        return x.exp()
+
+    model = stack(body, 1)
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    result = model.blocks[0](torch.randn(rows, 6, requires_grad=True))
+    gradient = torch.ones_like(result)
+    before = tidetape._C.meter_live_bytes()
+    tidetape._C.meter_reset_peak()
+    result.backward(gradient)
+    assert tidetape._C.meter_peak_bytes() - before < 5 * gradient.nbytes
+
+
 def test_a_graph_let_go_frees_what_its_blocks_kept(attach):
     model = stack(lambda block, x: block.linear(x).tanh().exp())
     attach(model, blocks="blocks.*", memory_limit="max", planner="none")
