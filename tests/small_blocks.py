@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -15,8 +17,13 @@ from tests.zoo import Stack
 ROWS, WIDTH = 4, 6
 STEPS = 4
 
-ways = pytest.mark.parametrize("way", ["nothing", "everything", "plan"])
-"""What is saved: nothing, everything, or what a random plan says."""
+AUDITED = ["nothing", "everything", "plan"]
+"""What is saved: nothing, everything, or what a random plan says. Replays are audited, and what they get wrong is kept."""
+
+WAYS = [*AUDITED, "unaudited"]
+"""Beside them nothing saved and nothing audited: replays must be right by themselves."""
+
+ways = pytest.mark.parametrize("way", WAYS)
 
 
 class Block(nn.Module):
@@ -66,7 +73,9 @@ def require_as_plain(attach, way: str, build: Callable[[], nn.Module], program=b
     says that the blocks run with a tape."""
     expected = _train(build(), program)
     taped = build()
-    session = attach(taped, blocks="blocks.*", memory_limit="max" if way == "everything" else "min", planner="none")
+    audit = {"TIDETAPE_AUDIT": "0"} if way == "unaudited" else {}
+    with mock.patch.dict(os.environ, audit):
+        session = attach(taped, blocks="blocks.*", memory_limit="max" if way == "everything" else "min", planner="none")
     require_same(_train(taped, program, session, planned=way == "plan"), expected)
     if managed:
         assert session.passed_through() == {}

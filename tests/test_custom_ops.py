@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.cpp_extension import include_paths, library_paths
 
-from tests.small_blocks import ROWS, WIDTH, backward, require_as_plain, stack
+from tests.small_blocks import ROWS, WAYS, WIDTH, backward, require_as_plain, stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly."""
 

@@ -103,6 +103,30 @@ def test_explain_agrees_with_what_was_done(explained):
     assert stats["saved_bytes"] == by_fate["kept by the plan"] + stats["demoted_bytes"]
 
 
+def test_explain_of_a_sequence_that_changes(attach):
+    """Steps with other ops are merged by what they make: each op is said to make its own values, also where it was left out."""
+    turns = []
+
+    def body(block, x):
+        turns.append(None)
+        h = block.linear(x)
+        h = h.tanh() if len(turns) % 2 else h.exp().clamp(max=3)
+        return h.sin() * x
+
+    model = stack(body, count=1)
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    for number in range(3):
+        _step(model, session, number)
+    op, made = None, set()
+    for line in tidetape.explain(model).splitlines():
+        if match := OP.fullmatch(line.strip()):
+            op = match["op"]
+        elif match := VALUE.fullmatch(line.strip()):
+            assert match["label"].partition("#")[0] == op
+            made.add(op)
+    assert made >= {"aten::addmm", "aten::tanh", "aten::exp", "aten::clamp", "aten::sin"}
+
+
 def test_explain_before_a_step_is_empty(attach):
     model = stack(drifting_body)
     attach(model, blocks="blocks.*", planner="none")

@@ -202,6 +202,50 @@ def test_what_finds_no_room_stays(tmp_path, room):
     _run(program, TIDETAPE_HOST_DIR=str(tmp_path))
 
 
+def test_values_are_read_back_one_block_ahead(tmp_path):
+    """When the gradient comes to a block, its values have been read: the file may go."""
+    _run(
+        """
+    import time
+    from tests.small_blocks import hidden
+
+    def bytes_read():
+        with open("/proc/self/io") as file:
+            return int(file.readline().removeprefix("rchar: "))
+
+    def until_read(count, start):
+        for _ in range(1000):
+            if bytes_read() - start >= count:
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{count} bytes were not read ahead")
+
+    train()
+    sessions.pop().detach()
+    model = stack(_body)
+    session = attach(model, blocks="blocks.*", memory_limit="max", planner="none")
+    with session.step():
+        backward(model, hidden())
+    move_all(session)
+    with session.step():
+        x = hidden()
+        h = model.blocks[0](x)
+        result = model.blocks[1](h)
+        (file,) = [name for number in os.listdir("/proc/self/fd") if os.path.islink(name := f"/proc/self/fd/{number}")
+                   and os.readlink(name).startswith(os.environ["TIDETAPE_HOST_DIR"])]
+        start = bytes_read()
+
+        def lose_the_file(gradient):
+            until_read(4 * 96, start)  # two values of each block
+            os.truncate(file, 0)
+
+        h.register_hook(lose_the_file)
+        result.sum().backward()
+    """,
+        TIDETAPE_HOST_DIR=str(tmp_path),
+    )
+
+
 def test_a_value_that_cannot_be_read_back_is_an_error(tmp_path):
     _run(
         """

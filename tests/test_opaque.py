@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from tests.processes import run_program
-from tests.small_blocks import backward, require_as_plain, stack, ways
+from tests.small_blocks import AUDITED, backward, require_as_plain, stack, ways
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=AUDITED)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly."""
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.small_blocks import require_as_plain, stack
+from tests.small_blocks import WAYS, require_as_plain, stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body, program): stages with this forward train in this program as they do plainly."""
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.small_blocks import ROWS, WIDTH, hidden, require_as_plain, stack, ways
+from tests.small_blocks import ROWS, WAYS, WIDTH, hidden, require_as_plain, stack, ways
 
 # Bytes of one state of the CPU generator.
 STATE_BYTES = len(torch.get_rng_state())
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly, and leave their own generators alike."""
 
@@ -53,6 +53,9 @@ NOISY = {
     "randint": lambda h: h.gather(-1, torch.randint(WIDTH, h.shape)).exp(),
     "multinomial": lambda h: h.gather(-1, torch.multinomial(F.softmax(h, -1), WIDTH, replacement=True)).exp(),
     "poisson": lambda h: h * torch.poisson(h.abs()),
+    "single normals": lambda h: (
+        h * torch.randn(()) * torch.randn(3, 1).sum() * torch.randn(()).exp() * torch.randn(()).double().sin()
+    ),
     "rrelu": lambda h: F.rrelu(h, training=True).exp(),
     "gumbel": lambda h: F.gumbel_softmax(h) * h,
     "dropout in place": lambda h: F.dropout(h.clone(), 0.4, inplace=True).exp(),
@@ -81,6 +84,19 @@ def test_several_generators(same):
         h = F.dropout(h, 0.3)
         h = h.exp().clamp(max=3) * torch.empty_like(h).normal_(generator=block.generator)
         return h[torch.randperm(ROWS, generator=block.generator)] + torch.randn(h.shape) * h
+
+    same(body)
+
+
+def test_two_generators_in_the_same_state(same):
+    """Each is drawn from, and goes on from there."""
+
+    def body(block, x):
+        h = block.linear(x)
+        block.generator.set_state(torch.get_rng_state())
+        h = h * torch.rand(h.shape, generator=block.generator)
+        h = h.sin() * torch.rand(h.shape)
+        return h * torch.rand(h.shape, generator=block.generator).exp()
 
     same(body)
 
@@ -128,6 +144,17 @@ def test_ops_tagged_random_that_are_not(same):
         return F.dropout(attended.exp(), 0.5, training=False) * F.rrelu(x, training=False)
 
     same(body)
+
+
+def test_an_op_tagged_random_is_replayed(same):
+    """Nothing of it has to be kept, whether it draws or not."""
+
+    def body(block, x):
+        heads = block.linear(x).view(1, 2, ROWS, 3)
+        attended = F.scaled_dot_product_attention(heads, heads, heads).view(ROWS, WIDTH)
+        return F.dropout(attended.exp(), 0.5) * x
+
+    assert same(body).stats["demoted_bytes"] == 0
 
 
 @ways

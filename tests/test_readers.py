@@ -6,14 +6,14 @@ import torch.nn.functional as F
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
 from tests.random_programs.parts import ReadsTwice
-from tests.small_blocks import backward, hidden, require_as_plain, stack
+from tests.small_blocks import WAYS, backward, hidden, require_as_plain, stack
 
 
 def _body(block, x):
     return F.dropout(block.norm(block.linear(x)).exp().clamp(max=3), 0.2) * x.sin()
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(program): a program(model, x) that leaves gradients and returns a loss does with the tape as it does without."""
 
@@ -171,6 +171,20 @@ def test_a_graph_that_never_runs_backward(same):
     same(program)
 
 
+def test_a_graph_that_never_runs_backward_is_no_part_of_the_step(attach):
+    """What a step kept is what its last forward kept."""
+    model = stack(_body)
+    session = attach(model, blocks="blocks.*", memory_limit="max", planner="none")
+    kept = []
+    for abandoned in (0, 1, 2):
+        with session.step():
+            for _ in range(abandoned):
+                model(hidden())
+            backward(model, hidden())
+        kept.append(session.stats()["saved_bytes"])
+    assert kept[0] == kept[1] == kept[2] > 0
+
+
 def test_an_exception_in_forward(same):
     def program(model, x):
         def body(block, x):
@@ -221,6 +235,18 @@ def test_evaluation_passes_between(same):
     same(program)
 
 
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"])
+def test_a_pass_without_gradients_is_not_recorded(attach, without):
+    model = stack(_body)
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    with session.step(), without():
+        model(hidden())
+    assert session.stats()["recorded_ops"] == 0
+    with session.step():
+        backward(model, hidden())
+    assert session.stats()["recorded_ops"] > 0
+
+
 def test_gradients_accumulate_over_micro_batches(same):
     def program(model, x):
         losses = [model(x * scale) / 3 for scale in (1.0, 0.5, 2.0)]
@@ -245,6 +271,18 @@ def test_a_weight_changed_before_its_backward_is_refused(same):
         return torch.zeros(())
 
     same(program)
+
+
+def test_a_parameter_that_only_a_replay_reads_is_refused_when_it_was_changed(attach):
+    """Plain training saves no bias, and would go on; a replay from the new one would be wrong."""
+    model = stack(lambda block, x: block.linear(x).exp())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    loss = model(hidden())
+    with torch.no_grad():
+        model.blocks[0].linear.bias.add_(1)
+    with pytest.raises(RuntimeError, match=r"tidetape replays aten::addmm of block 'blocks\.0' from it"):
+        loss.backward()
+    backward(model, hidden())
 
 
 def test_a_graph_that_was_freed_is_refused(same):

@@ -9,10 +9,10 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from tests.small_blocks import backward, hidden, require_as_plain, stack
+from tests.small_blocks import WAYS, backward, hidden, require_as_plain, stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body, program): blocks with this forward train in this program as they do plainly. `build` makes another model."""
 

@@ -6,16 +6,16 @@ import torch.nn.functional as F
 from torch import nn
 
 import tidetape
-from tests.small_blocks import ROWS, WIDTH, Block, backward, hidden, require_as_plain, stack, ways
+from tests.small_blocks import ROWS, WAYS, WIDTH, Block, backward, hidden, require_as_plain, stack, ways
 from tests.zoo import Stack
 
 
-@pytest.fixture(params=["nothing", "everything", "plan"])
+@pytest.fixture(params=WAYS)
 def same(request, attach):
-    """same(body): blocks with this forward train as they do plainly."""
+    """same(body): blocks with this forward train as they do plainly. `build` makes another model."""
 
-    def compare(body, program=backward, managed=True):
-        return require_as_plain(attach, request.param, lambda: stack(body), program, managed)
+    def compare(body, program=backward, managed=True, build=None):
+        return require_as_plain(attach, request.param, build or (lambda: stack(body)), program, managed)
 
     return compare
 
@@ -174,6 +174,43 @@ def test_interception_ends_with_the_last_open_tape(attach):
     assert tidetape._C.intercepted_ops() == before
 
 
+def test_an_older_content_is_replayed_before_the_newest_is_read(same):
+    """The first pass reads what was made before the write, the second one what was written."""
+
+    def body(block, x):
+        h = block.linear(x)
+        total = (h + x).tanh()
+        h.mul_(x.detach().cos())
+        return total, h.sin()
+
+    def program(model, x):
+        total, sine = model.blocks[0](x)
+        (of_total,) = torch.autograd.grad(total.sum(), x, retain_graph=True)
+        loss = sine.square().sum() + total.sum()
+        loss.backward()
+        return loss + of_total.sum()
+
+    same(body, program)
+
+
+class WritingData(Stack):
+    """Writes the first block's output, which backward reads, past the version counter."""
+
+    def forward(self, x):
+        h = self.blocks[0](x)
+        h.data.mul_(0.5)
+        return self.blocks[1](h).square().mean() + h.sum()
+
+
+@ways
+def test_an_output_written_past_the_version_counter_after_the_block(attach, way):
+    def build():
+        torch.manual_seed(0)
+        return WritingData(lambda: Block(lambda block, x: block.linear(x).exp()), 2)
+
+    require_as_plain(attach, way, build)
+
+
 class Writing(Stack):
     """Writes the first block's input when the block is done."""
 
@@ -208,6 +245,44 @@ def test_a_cache_appended_in_forward(same):
         block.cache[block.count % ROWS] = h.detach()[0]
         block.count += 1
         return h * block.cache.sum() + (h * block.count).tanh()
+
+    same(body)
+
+
+def test_a_buffer_read_and_then_written_in_forward(same):
+    """What read it before the write is replayed from what it was then."""
+
+    def body(block, x):
+        h = (block.linear(x) + block.cache).tanh()
+        block.cache.mul_(0.5).add_(h.detach())
+        return (h * x + block.cache).exp().clamp(max=3)
+
+    same(body)
+
+
+def test_a_buffer_that_a_later_block_writes(same):
+    def build():
+        model = stack(lambda block, x: (block.linear(x) + block.cache).tanh(), count=3)
+        shared = model.blocks[0].cache
+
+        def writes(block, x):
+            block.cache.mul_(0.5).add_(x.detach())
+            return (block.linear(x) + block.cache).tanh()
+
+        model.blocks[1].cache, model.blocks[1].body = shared, writes
+        return model
+
+    same(None, build=build)
+
+
+def test_an_op_that_updates_buffers_and_makes_a_value(same):
+    """It is not run twice: what it makes is kept."""
+
+    def body(block, x):
+        norm = block.norm
+        statistics = norm.running_mean, norm.running_var
+        result, *_ = torch.ops.aten._native_batch_norm_legit(block.linear(x), norm.weight, norm.bias, *statistics, True, 0.1, 1e-5)
+        return (result + x).tanh() * result.exp()
 
     same(body)
 
@@ -249,6 +324,17 @@ def test_tensors_without_elements(same):
 
 def test_tensors_without_dimensions(same):
     same(lambda block, x: (block.linear(x).sum().sin() * block.scale.exp()).tanh() * x)
+
+
+def test_numbers_keep_their_kind(same):
+    """A number makes floats of integers, where a tensor without dimensions would make doubles of them."""
+
+    def body(block, x):
+        h = block.linear(x)
+        steps = (h > 0).long() * 0.3 + (h < 0.1).int() / 3
+        return h.sin() * steps.exp() + (h * steps).exp().clamp(max=3) * 0.7
+
+    same(body)
 
 
 def test_complex_values(same):

@@ -121,6 +121,25 @@ def test_values_are_freed_while_backward_runs(attach):
     assert between[0] < 1.3 * of_first_block
 
 
+def test_what_only_a_replay_reads_goes_with_its_last_reader(attach):
+    """A chain of ops whose results backward does not read, before one that it reads."""
+    rows = 4096
+
+    def body(block, x):
+        for _ in range(20):
+            x = x * 2 * 0.5
+        return x.exp()
+
+    model = stack(body, 1)
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    result = model.blocks[0](torch.randn(rows, 6, requires_grad=True))
+    gradient = torch.ones_like(result)
+    before = tidetape._C.meter_live_bytes()
+    tidetape._C.meter_reset_peak()
+    result.backward(gradient)
+    assert tidetape._C.meter_peak_bytes() - before < 5 * gradient.nbytes
+
+
 def test_a_graph_let_go_frees_what_its_blocks_kept(attach):
     model = stack(lambda block, x: block.linear(x).tanh().exp())
     attach(model, blocks="blocks.*", memory_limit="max", planner="none")
@@ -204,6 +223,89 @@ def test_saved_fields_of_a_node_are_there(attached):
     assert torch.equal(h.grad_fn._saved_result, h)
     assert torch.equal(h.grad_fn._saved_result, h)
     h.sum().backward()
+
+
+def test_saved_fields_of_a_node_are_gone_with_its_backward(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    h = model.blocks[0](hidden())
+    h.sum().backward()
+    with pytest.raises(RuntimeError, match="already been freed"):
+        _ = h.grad_fn._saved_result
+
+
+def test_saved_fields_that_are_leaves_are_no_copies(attached):
+    """As under anybody's hooks they are other objects, of the same data and with the same gradient."""
+    model, _ = attached(lambda block, x: x * block.scale)
+    x = hidden()
+    result = model.blocks[0](x)
+    saved = result.grad_fn._saved_self
+    assert saved.data_ptr() == x.data_ptr()
+    saved.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+
+
+def test_a_saved_field_counts_the_versions_of_its_tensor(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    h = model.blocks[0](hidden())
+    saved = h.grad_fn._saved_result
+    assert saved._version == h._version
+    with torch.no_grad():
+        h += 1
+    assert saved._version == h._version
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        h.sum().backward()
+
+
+def test_a_saved_tensor_that_is_detached_in_place(attached):
+    """Plain training refuses it, and not under anybody's hooks: a gradient goes where it would have gone without."""
+
+    def body(block, x):
+        h = block.linear(x)
+        result = h.sin()
+        h.detach_()
+        return result
+
+    model, _ = attached(body, 1)
+    plain = stack(lambda block, x: block.linear(x).sin(), 1)
+    with pytest.raises(RuntimeError, match="has been detached"):
+        backward(stack(body, 1), hidden())
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        backward(stack(body, 1), hidden())
+    backward(model, hidden())
+    backward(plain, hidden())
+    assert torch.equal(model.blocks[0].linear.weight.grad, plain.blocks[0].linear.weight.grad)
+
+
+def test_what_a_plan_saves_is_not_replayed(attached):
+    """Products are saved, all else is replayed: the products' own replays fall away."""
+
+    def body(block, x):
+        return (x.cos() @ block.linear.weight).sin() * 2
+
+    model, session = attached(body, 1)
+    for step in range(3):
+        with session.step():
+            backward(model, hidden(step))
+    assert session.stats()["replayed_ops"] == 2  # cos for the product, the product for sin
+    products = {site.site: "save" for site in session.sites()["blocks.0"] if site.label.startswith("aten::mm")}
+    assert len(products) == 1
+    session.impose({"blocks.0": products})
+    with session.step():
+        backward(model, hidden())
+    assert session.stats()["replayed_ops"] == 1
+    assert session.stats()["saved_bytes"] == 4 * 6 * 4
+
+
+def test_state_of_another_model_can_be_loaded(attached):
+    model, _ = attached(lambda block, x: block.linear(x).exp())
+    plain = stack(lambda block, x: block.linear(x).exp())
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.add_(0.5)
+    model.load_state_dict(plain.state_dict())
+    assert torch.equal(backward(model, hidden()), backward(plain, hidden()))
+    assert torch.equal(model.blocks[0].linear.weight.grad, plain.blocks[0].linear.weight.grad)
+    plain.load_state_dict(model.state_dict())
 
 
 def test_names_and_state_stay_as_they_are(attached):
