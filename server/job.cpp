@@ -4,31 +4,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "planner/io/problem_io.h"
-#include "planner/merge_ranks.h"
+#include "server/limit_text.h"
 #include "server/log.h"
-#include "server/pins.h"
 #include "server/plan_message.h"
 #include "server/tape_merge.h"
 
 namespace tidetape::server {
-namespace {
-
-std::string DescribeLimit(int64_t bytes) {
-  if (bytes < 0) return "keep everything";
-  if (bytes == 0) return "least memory";
-  return absl::StrCat(bytes, " bytes");
-}
-
-}  // namespace
-
 Job::Job(std::string name, Store* store, Clock* clock, ConsiderPlanning consider_planning)
     : name_(std::move(name)),
       store_(store),
       clock_(clock),
       consider_planning_(std::move(consider_planning)),
-      tapes_(std::make_shared<planner::TapesByHash>()),
       last_heard_(clock->Now()) {}
 
 absl::Status Job::Restore() {
@@ -40,16 +26,16 @@ absl::Status Job::Restore() {
   if (!plans.ok()) return plans.status();
   const auto hashes = store_->ListTapes(name_);
   if (!hashes.ok()) return hashes.status();
-  auto tapes = std::make_shared<planner::TapesByHash>();
+  JobMeasurements measured;
   for (const uint64_t hash : *hashes) {
-    const auto message = store_->GetTape(name_, hash);
-    if (!message.ok()) return message.status();
-    tapes->emplace(hash, planner::FromProto(*message));
+    const auto tape = store_->GetTape(name_, hash);
+    if (!tape.ok()) return tape.status();
+    measured.PutTape(*tape, /*incarnation=*/"", /*reshaped=*/false);
   }
 
   absl::MutexLock write_lock(&write_mutex_);
   absl::MutexLock lock(&mutex_);
-  tapes_ = std::move(tapes);
+  measured_ = std::move(measured);
   constraints_ = *constraints;
   for (const IncarnationRecord& record : *incarnations) {
     if (!incarnation_.id.empty()) superseded_.insert(incarnation_.id);
@@ -94,7 +80,7 @@ std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const Incarnatio
   ranks_.clear();
   committed_ = nullptr;
   planning_status_ = absl::OkStatus();
-  std::erase_if(costs_, [&record](const auto& entry) { return entry.first >= record.world_size; });
+  measured_.ShrinkTo(record.world_size);
   return superseded;
 }
 
@@ -128,7 +114,7 @@ absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shar
     replaced = std::exchange(rank.channel, channel);
     TakeHello(hello, rank);
     for (const uint64_t hash : hello.structure_hashes()) {
-      if (tapes_->count(hash) == 0) welcome.add_missing_tapes(hash);
+      if (!measured_.HasTape(hash)) welcome.add_missing_tapes(hash);
     }
     if (committed_ != nullptr && hello.held_generation() < committed_->generation()) plan = committed_;
   }
@@ -205,8 +191,7 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
       absl::MutexLock lock(&mutex_);
       if (const auto found = FindRank(rank, channel); !found.ok()) return found.status();
       incarnation = incarnation_.id;
-      const auto sender = tape_incarnations_.find(hash);
-      sent_in_this_incarnation = sender != tape_incarnations_.end() && sender->second == incarnation;
+      sent_in_this_incarnation = measured_.SentIn(incarnation, hash);
     }
     const absl::StatusOr<v1::BlockTape> known = store_->GetTape(name_, hash);
     if (!known.ok() && !absl::IsNotFound(known.status())) return known.status();
@@ -219,20 +204,9 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
     if (absl::Status status = store_->PutTape(name_, merged); !status.ok()) return status;
 
     absl::MutexLock lock(&mutex_);
-    auto tapes = std::make_shared<planner::TapesByHash>(*tapes_);
-    (*tapes)[hash] = planner::FromProto(merged);
-    tapes_ = std::move(tapes);
-    tape_incarnations_[hash] = incarnation;
+    measured_.PutTape(merged, incarnation, reshaped);
     ++revision_;
     revision_reason_ = absl::StrCat("the tape of ", tape.name(), " changed");
-    // Costs are by op, so those of another row of ops mean nothing.
-    for (auto& [owner, costs] : costs_) {
-      const auto own = costs->find(hash);
-      if (own == costs->end() || (!reshaped && own->second.cost_seconds.size() == static_cast<size_t>(merged.ops_size()))) continue;
-      auto kept = std::make_shared<planner::CostsByHash>(*costs);
-      kept->erase(hash);
-      costs = std::move(kept);
-    }
   }
   spdlog::info("tape {:016x} of {}: {} ops, {} storages job={} rank={}", hash, tape.name(), tape.ops_size(), tape.storages_size(),
                name_, rank);
@@ -253,20 +227,9 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
     const auto found = FindRank(rank, channel);
     if (!found.ok()) return found.status();
     Rank& sender = **found;
-    if (report.costs_size() > 0) {
-      auto& slot = costs_[rank];
-      auto costs = slot == nullptr ? std::make_shared<planner::CostsByHash>() : std::make_shared<planner::CostsByHash>(*slot);
-      for (const v1::TapeCosts& update : report.costs()) {
-        const auto tape = tapes_->find(update.structure_hash());
-        if (tape != tapes_->end() && tape->second.ops.size() != static_cast<size_t>(update.cost_seconds_size())) {
-          return absl::InvalidArgumentError(absl::StrCat("job '", name_, "', rank ", rank, ", step ", report.step(), ": costs of ",
-                                                         update.cost_seconds_size(), " ops for tape ",
-                                                         absl::Hex(update.structure_hash(), absl::kZeroPad16), " of block '",
-                                                         tape->second.name, "', which has ", tape->second.ops.size()));
-        }
-        planner::UpdateCosts(CostsFromMessage(update), *costs);
-      }
-      slot = std::move(costs);
+    if (absl::Status status = measured_.AddCosts(rank, report.costs()); !status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("job '", name_, "', rank ", rank, ", step ", report.step(), ": ", status.message()));
     }
     sender.last_report = report;
     sender.last_report.clear_profile();
@@ -276,7 +239,7 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
     if (profile != nullptr) {
       sender.profile = profile;
       sender.fresh_profile = true;
-      missing = planner::MissingTapes(*profile, *tapes_);
+      missing = measured_.MissingTapes(*profile);
       asked = sender.channel;
       round_complete = static_cast<int32_t>(ranks_.size()) == incarnation_.world_size &&
                        std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.fresh_profile; });
@@ -336,152 +299,6 @@ absl::Status Job::SetConstraints(const v1::Constraints& constraints) {
   AddEvent(absl::StrCat("constraints set: limit ", limit, ", ", constraints.pins_size(), " pins"));
   consider_planning_(shared_from_this());
   return absl::OkStatus();
-}
-
-int64_t Job::LimitLocked() const {
-  if (constraints_.has_memory_limit_bytes()) return constraints_.memory_limit_bytes();
-  int64_t smallest = INT64_MAX;
-  bool least_memory = false;
-  for (const auto& [number, rank] : ranks_) {
-    const int64_t limit = rank.hello.memory_limit_bytes();
-    if (limit > 0) smallest = std::min(smallest, limit);
-    if (limit == 0) least_memory = true;
-  }
-  if (smallest != INT64_MAX) return smallest;
-  return least_memory ? 0 : -1;
-}
-
-std::string Job::MissingLocked() const {
-  // Names few and counts the rest: a job may have thousands of ranks.
-  const auto list = [](const std::vector<std::string>& items) {
-    constexpr size_t kNamed = 4;
-    std::string text = absl::StrJoin(items.begin(), items.begin() + std::min(items.size(), kNamed), ", ");
-    return items.size() <= kNamed ? text : absl::StrCat(text, " and ", items.size() - kNamed, " more");
-  };
-  std::vector<std::string> unconnected, unsteady, missing;
-  for (int32_t number = 0; number < incarnation_.world_size; ++number) {
-    const auto it = ranks_.find(number);
-    if (it == ranks_.end() || it->second.channel == nullptr) {
-      unconnected.push_back(absl::StrCat(number));
-    } else if (it->second.profile == nullptr || !it->second.profile->steady) {
-      unsteady.push_back(absl::StrCat(number));
-    } else {
-      for (const uint64_t hash : planner::MissingTapes(*it->second.profile, *tapes_)) {
-        missing.push_back(absl::StrCat(absl::Hex(hash, absl::kZeroPad16), " (rank ", number, ")"));
-      }
-    }
-  }
-  if (incarnation_.id.empty()) return "the first rank";
-  if (!unconnected.empty()) return absl::StrCat("ranks to connect: ", list(unconnected), " of ", incarnation_.world_size);
-  if (!unsteady.empty()) return absl::StrCat("a profile of a steady step from ranks: ", list(unsteady));
-  if (!missing.empty()) return absl::StrCat("tapes: ", list(missing));
-  return "";
-}
-
-std::string Job::WaitingForLocked() const {
-  std::string missing = MissingLocked();
-  if (!missing.empty() || planning_status_.ok()) return missing;
-  return absl::StrCat("planning to succeed: ", planning_status_.message());
-}
-
-absl::StatusOr<PlanningInput> Job::MakePlanningInput() { return ReadPlanningInput(true); }
-
-absl::StatusOr<PlanningInput> Job::PeekPlanningInput() { return ReadPlanningInput(false); }
-
-absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
-  PlanningInput input;
-  std::shared_ptr<const planner::TapesByHash> tapes;
-  std::vector<std::pair<int32_t, std::shared_ptr<const planner::MemoryProfile>>> profiles;
-  Costs costs;
-  v1::Constraints constraints;
-  int64_t limit = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    const std::string missing = MissingLocked();
-    if (!missing.empty()) return absl::FailedPreconditionError(absl::StrCat("job '", name_, "' waits for ", missing));
-    tapes = tapes_;
-    costs = costs_;
-    constraints = constraints_;
-    limit = LimitLocked();
-    input.newly_measured = true;
-    for (const auto& [number, rank] : ranks_) {
-      profiles.emplace_back(number, rank.profile);
-      input.newly_measured = input.newly_measured && rank.fresh_profile;
-    }
-    if (take && input.newly_measured) {
-      for (auto& [number, rank] : ranks_) rank.fresh_profile = false;
-    }
-    input.incarnation = incarnation_.id;
-    input.committed = committed_;
-    input.next_generation = highest_generation_ + 1;
-    input.revision = revision_;
-    if (committed_ == nullptr) {
-      input.forced_reason = "the first plan of this start of the job";
-    } else {
-      if (revision_ != planned_revision_) input.forced_reason = revision_reason_;
-      if (limit != planned_limit_) {
-        input.forced_reason = absl::StrCat("the limit changed from ", DescribeLimit(planned_limit_), " to ", DescribeLimit(limit));
-      }
-      for (const auto& [number, rank] : ranks_) {
-        const int64_t told = std::max(rank.held_generation, rank.active_generation);
-        if (told <= committed_->generation()) continue;
-        input.recommit = true;
-        input.forced_reason =
-            absl::StrCat("rank ", number, " holds generation ", told, ", above the server's ", committed_->generation());
-      }
-    }
-  }
-  const planner::CostsByHash no_costs;
-  std::vector<planner::RankMeasurement> measurements;
-  for (const auto& [number, profile] : profiles) {
-    const auto own = costs.find(number);
-    measurements.push_back({number, profile.get(), own == costs.end() ? &no_costs : own->second.get()});
-  }
-  auto problem = planner::MergeRanks(*tapes, measurements, limit);
-  // Nothing is missing, so whatever does not fit together is wrong.
-  if (!problem.ok()) return absl::InvalidArgumentError(problem.status().message());
-  input.problem = *std::move(problem);
-  for (const planner::ProfiledBlock& block : profiles.front().second->blocks) {
-    input.structure_hashes.push_back(block.structure_hash);
-  }
-  ApplyPins(constraints.pins(), input.problem);
-  return input;
-}
-
-bool Job::Adopt(const PlanningInput& input, const v1::Plan& plan) {
-  auto adopted = std::make_shared<const v1::Plan>(plan);
-  std::vector<std::shared_ptr<RankChannel>> channels;
-  {
-    absl::MutexLock lock(&mutex_);
-    highest_generation_ = std::max(highest_generation_, plan.generation());
-    if (incarnation_.id != input.incarnation) return false;
-    committed_ = adopted;
-    planned_revision_ = input.revision;
-    planned_limit_ = plan.memory_limit_bytes();
-    planning_status_ = absl::OkStatus();
-    for (auto& [number, rank] : ranks_) {
-      rank.plan_error.clear();
-      if (rank.channel != nullptr) channels.push_back(rank.channel);
-    }
-  }
-  for (const auto& channel : channels) channel->SendPlan(adopted);
-  return true;
-}
-
-void Job::Confirm(const PlanningInput& input) {
-  absl::MutexLock lock(&mutex_);
-  if (incarnation_.id != input.incarnation) return;
-  planned_revision_ = input.revision;
-  planning_status_ = absl::OkStatus();
-}
-
-void Job::SetPlanningStatus(const absl::Status& status) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (planning_status_ == status) return;
-    planning_status_ = status;
-  }
-  if (!status.ok()) AddEvent(absl::StrCat("planning failed: ", std::string(status.message())));
 }
 
 std::shared_ptr<const v1::Plan> Job::committed() const {

@@ -29,6 +29,7 @@
 #include "planner/problem.h"
 #include "server/clock.h"
 #include "server/event_log.h"
+#include "server/job_measurements.h"
 #include "server/rank_channel.h"
 #include "server/store/store.h"
 #include "tidetape/v1/planner_service.pb.h"
@@ -126,7 +127,6 @@ class Job : public std::enable_shared_from_this<Job> {
     std::shared_ptr<const planner::MemoryProfile> profile;
     bool fresh_profile = false;
   };
-  using Costs = std::map<int32_t, std::shared_ptr<const planner::CostsByHash>>;
 
   // What Connect has to do once it knows the hello's place among the incarnations.
   enum class Admission { kCurrent, kNewer };
@@ -155,10 +155,8 @@ class Job : public std::enable_shared_from_this<Job> {
   IncarnationRecord incarnation_ ABSL_GUARDED_BY(mutex_);  // id empty: none yet
   std::set<std::string> superseded_ ABSL_GUARDED_BY(mutex_);
   std::map<int32_t, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
-  // Copied on write, so that planning reads them without the lock. `tapes_` is changed under write_mutex_ only.
-  std::shared_ptr<const planner::TapesByHash> tapes_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, std::string> tape_incarnations_ ABSL_GUARDED_BY(mutex_);  // who sent the tape last
-  Costs costs_ ABSL_GUARDED_BY(mutex_);
+  // Tapes are changed under write_mutex_, too.
+  JobMeasurements measured_ ABSL_GUARDED_BY(mutex_);
   v1::Constraints constraints_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const v1::Plan> committed_ ABSL_GUARDED_BY(mutex_);
   int64_t highest_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // committed, or told of by a rank
