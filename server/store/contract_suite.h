@@ -110,6 +110,8 @@ TEST_P(StoreContract, EverythingOfAnUnknownJobIsNotFound) {
     EXPECT_TRUE(absl::IsNotFound(status)) << status;
     EXPECT_NE(status.message().find("ghost"), absl::string_view::npos) << status;
   };
+  is_not_found(store_->GetJob("ghost").status());
+  is_not_found(store_->PutEnd("ghost", JobEnd()));
   is_not_found(store_->AddIncarnation("ghost", {.id = "i"}));
   is_not_found(store_->ListIncarnations("ghost").status());
   is_not_found(put_tape("ghost", v1::BlockTape()));
@@ -391,6 +393,30 @@ TEST_P(StoreContract, ManyUpdatesAreAllCounted) {
   }
 }
 
+TEST_P(StoreContract, TapesAndConstraintsCountTheRevision) {
+  StartJob();
+  EXPECT_EQ(store_->GetJob("a").value().revision, 0);
+  ASSERT_TRUE(put_tape("a", MakeTape(5)).ok());
+  ASSERT_TRUE(put_tape("a", MakeTape(5)).ok());
+  EXPECT_EQ(store_->GetJob("a").value().revision, 2);
+  ASSERT_TRUE(store_->PutConstraints("a", v1::Constraints()).ok());
+  ASSERT_TRUE(UpdateRank("a", MakeReport("i", 1, 7)).ok());
+  EXPECT_EQ(store_->GetJob("a").value().revision, 3);
+}
+
+TEST_P(StoreContract, JobsEndAndRunAgain) {
+  StartJob();
+  EXPECT_FALSE(store_->GetJob("a").value().end.has_value());
+  const absl::Time at = absl::FromUnixMicros(1'700'000'000'000'001);
+  ASSERT_TRUE(store_->PutEnd("a", JobEnd{at, "silent", true}).ok());
+  const JobEnd end = store_->GetJob("a").value().end.value();
+  EXPECT_EQ(end.at, at);
+  EXPECT_EQ(end.reason, "silent");
+  EXPECT_TRUE(end.refuses);
+  ASSERT_TRUE(store_->PutEnd("a", std::nullopt).ok());
+  EXPECT_FALSE(store_->GetJob("a").value().end.has_value());
+}
+
 TEST_P(StoreContract, AWriteCanBeTried) { EXPECT_TRUE(store_->Check().ok()); }
 
 TEST_P(StoreContract, ADurableStoreIsAsItWasWhenItIsOpenedAgain) {
@@ -409,8 +435,11 @@ TEST_P(StoreContract, ADurableStoreIsAsItWasWhenItIsOpenedAgain) {
   for (int generation = 1; generation <= 2 * Store::kKeptPlans; ++generation) {
     ASSERT_TRUE(store_->CommitPlan(MakePlan("a", generation)).ok());
   }
+  ASSERT_TRUE(store_->PutEnd("a", JobEnd{absl::FromUnixMicros(3), "finished", false}).ok());
   Reopen();
   EXPECT_THAT(store_->ListJobs().value(), testing::ElementsAre("a"));
+  EXPECT_EQ(store_->GetJob("a").value().revision, 2);
+  EXPECT_EQ(store_->GetJob("a").value().end->reason, "finished");
   EXPECT_EQ(store_->ListIncarnations("a").value()[0].id, "i");
   EXPECT_EQ(store_->GetTape("a", 5).value().storages(0).bytes(), 55);
   const auto ranks = store_->ListRanks("a").value();
@@ -440,6 +469,9 @@ TEST_P(StoreContract, AWriteWhoseAnswerWasLostCanBeRepeated) {
       [&] { return UpdateRank(faulty, "a", MakeReport("i", 1, 7)); },
       [&] { return faulty.CommitPlan(MakePlan("a", 3)); },
       [&] { return faulty.PutConstraints("a", constraints); },
+      [&] {
+        return faulty.PutEnd("a", JobEnd{absl::FromUnixMicros(3), "finished", false});
+      },
       [&] { return faulty.Check(); },
   };
   for (const FaultyStore::Fault fault : {FaultyStore::Fault::kBeforeRequest, FaultyStore::Fault::kAfterResponse}) {

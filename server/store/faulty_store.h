@@ -39,6 +39,10 @@ class FaultyStore final : public Store {
   absl::Status DeleteJob(const std::string& job) override {
     return Write([&] { return backend_->DeleteJob(job); });
   }
+  absl::StatusOr<JobRecord> GetJob(const std::string& job) override { return backend_->GetJob(job); }
+  absl::Status PutEnd(const std::string& job, const std::optional<JobEnd>& end) override {
+    return Write([&] { return backend_->PutEnd(job, end); });
+  }
   absl::Status AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) override {
     return Write([&] { return backend_->AddIncarnation(job, incarnation); });
   }

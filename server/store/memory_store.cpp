@@ -33,6 +33,21 @@ absl::Status MemoryStore::DeleteJob(const std::string& job) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<JobRecord> MemoryStore::GetJob(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  return (*content)->record;
+}
+
+absl::Status MemoryStore::PutEnd(const std::string& job, const std::optional<JobEnd>& end) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  (*content)->record.end = end;
+  return absl::OkStatus();
+}
+
 absl::Status MemoryStore::AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) {
   absl::MutexLock lock(&mutex_);
   const auto content = Find(job);
@@ -60,6 +75,7 @@ absl::Status MemoryStore::PutTape(const std::string& job, const v1::BlockTape& t
   const auto content = Find(job);
   if (!content.ok()) return content.status();
   (*content)->tapes[tape.structure_hash()] = tape;
+  ++(*content)->record.revision;
   if (costs == KnownCosts::kForget) {
     std::erase_if((*content)->costs, [&tape](const auto& entry) { return entry.first.second == tape.structure_hash(); });
   }
@@ -153,6 +169,7 @@ absl::Status MemoryStore::PutConstraints(const std::string& job, const v1::Const
   const auto content = Find(job);
   if (!content.ok()) return content.status();
   (*content)->constraints = constraints;
+  ++(*content)->record.revision;
   return absl::OkStatus();
 }
 

@@ -21,6 +21,8 @@ class MemoryStore final : public Store {
   absl::StatusOr<std::vector<std::string>> ListJobs() override;
   absl::Status CreateJob(const std::string& job) override;
   absl::Status DeleteJob(const std::string& job) override;
+  absl::StatusOr<JobRecord> GetJob(const std::string& job) override;
+  absl::Status PutEnd(const std::string& job, const std::optional<JobEnd>& end) override;
   absl::Status AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) override;
   absl::StatusOr<std::vector<IncarnationRecord>> ListIncarnations(const std::string& job) override;
   absl::Status PutTape(const std::string& job, const v1::BlockTape& tape, KnownCosts costs) override;
@@ -36,6 +38,7 @@ class MemoryStore final : public Store {
 
  private:
   struct JobContent {
+    JobRecord record;
     std::vector<IncarnationRecord> incarnations;
     std::map<uint64_t, v1::BlockTape> tapes;
     std::map<int32_t, RankRecord> ranks;

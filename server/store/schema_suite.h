@@ -102,6 +102,9 @@ TEST_P(SchemaSuite, EveryOlderVersionBecomesTodays) {
     } else {
       EXPECT_THAT(store.ListRanks("old").value(), testing::IsEmpty());
     }
+    EXPECT_FALSE(store.GetJob("old").value().end.has_value());
+    EXPECT_TRUE(store.PutEnd("old", JobEnd{now_, "finished", false}).ok());
+    EXPECT_EQ(store.GetJob("old").value().end->reason, "finished");
     EXPECT_TRUE(store.Check().ok());
   }
 }

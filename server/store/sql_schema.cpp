@@ -46,7 +46,7 @@ const std::vector<std::vector<std::string>>& SchemaVersions() {
           "CREATE TABLE plans (job TEXT NOT NULL, generation BIGINT NOT NULL, plan BYTES NOT NULL, "
           "PRIMARY KEY (job, generation))",
       },
-      // 2: ranks as their newest reports left them, costs, and a row to try writing with.
+      // 2: ranks as their newest reports left them, costs, a row to try writing with, and how often tapes and constraints changed.
       {
           "CREATE TABLE ranks (job TEXT NOT NULL, rank BIGINT NOT NULL, hello BYTES, report BYTES, profile BYTES, "
           "reports BIGINT NOT NULL, held_generation BIGINT NOT NULL, active_generation BIGINT NOT NULL, "
@@ -54,6 +54,13 @@ const std::vector<std::vector<std::string>>& SchemaVersions() {
           "CREATE TABLE costs (job TEXT NOT NULL, rank BIGINT NOT NULL, structure_hash BIGINT NOT NULL, costs BYTES NOT NULL, "
           "PRIMARY KEY (job, rank, structure_hash))",
           "CREATE TABLE checks (id BIGINT PRIMARY KEY, writes BIGINT NOT NULL)",
+          "ALTER TABLE jobs ADD COLUMN revision BIGINT NOT NULL DEFAULT 0",
+      },
+      // 3: jobs end.
+      {
+          "ALTER TABLE jobs ADD COLUMN ended_unix_micros BIGINT",
+          "ALTER TABLE jobs ADD COLUMN end_reason BYTES",
+          "ALTER TABLE jobs ADD COLUMN end_refuses BIGINT NOT NULL DEFAULT 0",
       },
   };
   return *versions;

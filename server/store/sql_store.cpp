@@ -41,6 +41,14 @@ absl::Status Execute(SqlDatabase& database, const std::string& sql, const Values
   return database.Execute(sql, values).status();
 }
 
+// Updates the job's row; NOT_FOUND where there is none. $1 is the job's name.
+absl::Status ChangeJob(SqlDatabase& database, const std::string& job, const std::string& sql, Values values) {
+  values.insert(values.begin(), Text(job));
+  const auto result = database.Execute(sql, values);
+  if (!result.ok()) return result.status();
+  return result->changed_rows == 0 ? NoJobError(job) : absl::OkStatus();
+}
+
 // Runs the statements until one fails.
 absl::Status ExecuteAll(SqlDatabase& database, std::initializer_list<const char*> statements, const Values& values) {
   for (const char* statement : statements) {
@@ -143,6 +151,10 @@ absl::StatusOr<SqlResult> SqlStore::ReadOfJob(const std::string& job, const std:
   return result;
 }
 
+absl::Status SqlStore::UpdateJob(const std::string& job, const std::string& sql, Values values) {
+  return queue_.Run([&](SqlDatabase& database) { return ChangeJob(database, job, sql, values); });
+}
+
 absl::Status SqlStore::Check() {
   return queue_.Run([](SqlDatabase& database) {
     return Execute(database,
@@ -177,6 +189,23 @@ absl::Status SqlStore::DeleteJob(const std::string& job) {
   });
 }
 
+absl::StatusOr<JobRecord> SqlStore::GetJob(const std::string& job) {
+  const auto result = ReadOfJob(job, "SELECT revision, ended_unix_micros, end_reason, end_refuses FROM jobs WHERE name = $1", {});
+  if (!result.ok()) return result.status();
+  const Values& row = result->rows[0];
+  JobRecord record;
+  record.revision = row[0].integer;
+  if (!row[1].null) record.end = {absl::FromUnixMicros(row[1].integer), row[2].data, row[3].integer != 0};
+  return record;
+}
+
+absl::Status SqlStore::PutEnd(const std::string& job, const std::optional<JobEnd>& end) {
+  const JobEnd values = end.value_or(JobEnd());
+  return UpdateJob(job, "UPDATE jobs SET ended_unix_micros = $2, end_reason = $3, end_refuses = $4 WHERE name = $1",
+                   {end.has_value() ? Time(values.at) : SqlValue::Null(SqlValue::Type::kInteger), SqlValue::Bytes(values.reason),
+                    Integer(values.refuses ? 1 : 0)});
+}
+
 absl::Status SqlStore::AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) {
   return queue_.Run([&](SqlDatabase& database) { return InsertIncarnation(database, job, incarnation); });
 }
@@ -197,12 +226,12 @@ absl::StatusOr<std::vector<IncarnationRecord>> SqlStore::ListIncarnations(const 
 
 absl::Status SqlStore::PutTape(const std::string& job, const v1::BlockTape& tape, KnownCosts costs) {
   return queue_.Run([&](SqlDatabase& database) {
-    const auto row = JobRow(database, job);
-    if (!row.ok()) return row.status();
-    absl::Status status = Execute(database,
-                                  "INSERT INTO tapes (job, structure_hash, tape) VALUES ($1, $2, $3) "
-                                  "ON CONFLICT (job, structure_hash) DO UPDATE SET tape = $3",
-                                  {Text(job), Hash(tape.structure_hash()), Message(tape)});
+    absl::Status status = ChangeJob(database, job, "UPDATE jobs SET revision = revision + 1 WHERE name = $1", {});
+    if (!status.ok()) return status;
+    status = Execute(database,
+                     "INSERT INTO tapes (job, structure_hash, tape) VALUES ($1, $2, $3) "
+                     "ON CONFLICT (job, structure_hash) DO UPDATE SET tape = $3",
+                     {Text(job), Hash(tape.structure_hash()), Message(tape)});
     if (!status.ok() || costs == KnownCosts::kKeep) return status;
     return Execute(database, "DELETE FROM costs WHERE job = $1 AND structure_hash = $2", {Text(job), Hash(tape.structure_hash())});
   });
@@ -288,11 +317,7 @@ absl::StatusOr<std::vector<v1::Plan>> SqlStore::ListPlans(const std::string& job
 }
 
 absl::Status SqlStore::PutConstraints(const std::string& job, const v1::Constraints& constraints) {
-  return queue_.Run([&](SqlDatabase& database) {
-    const auto result = database.Execute("UPDATE jobs SET constraints = $2 WHERE name = $1", {Text(job), Message(constraints)});
-    if (!result.ok()) return result.status();
-    return result->changed_rows == 0 ? NoJobError(job) : absl::OkStatus();
-  });
+  return UpdateJob(job, "UPDATE jobs SET constraints = $2, revision = revision + 1 WHERE name = $1", {Message(constraints)});
 }
 
 absl::StatusOr<v1::Constraints> SqlStore::GetConstraints(const std::string& job) {

@@ -24,6 +24,8 @@ class SqlStore final : public Store {
   absl::StatusOr<std::vector<std::string>> ListJobs() override;
   absl::Status CreateJob(const std::string& job) override;
   absl::Status DeleteJob(const std::string& job) override;
+  absl::StatusOr<JobRecord> GetJob(const std::string& job) override;
+  absl::Status PutEnd(const std::string& job, const std::optional<JobEnd>& end) override;
   absl::Status AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) override;
   absl::StatusOr<std::vector<IncarnationRecord>> ListIncarnations(const std::string& job) override;
   absl::Status PutTape(const std::string& job, const v1::BlockTape& tape, KnownCosts costs) override;
@@ -39,6 +41,7 @@ class SqlStore final : public Store {
 
  private:
   absl::StatusOr<SqlResult> Read(const std::string& sql, const std::vector<SqlValue>& parameters);
+  absl::Status UpdateJob(const std::string& job, const std::string& sql, std::vector<SqlValue> values);
   // NOT_FOUND where the job is not there and the rows are none, so that an empty answer means what it says.
   absl::StatusOr<SqlResult> ReadOfJob(const std::string& job, const std::string& sql, std::vector<SqlValue> parameters);
 

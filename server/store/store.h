@@ -8,7 +8,7 @@
 //    read began. Writes of one thread happen in the order of its calls.
 //  - A write that answers NOT_FOUND, FAILED_PRECONDITION or INVALID_ARGUMENT has changed nothing. One that answers anything else
 //    may have happened (the answer of a database can be lost) and may be repeated: repeating a write that has happened answers OK
-//    and changes nothing, except that UpdateRank counts the report once more.
+//    and changes nothing, except that UpdateRank counts the report, and PutTape and PutConstraints the revision, once more.
 //  - Generations of a job only grow: CommitPlan refuses a plan whose generation is not above every committed one, also after the
 //    plans themselves were pruned. Only DeleteJob forgets them.
 //  - Every call may be made from any thread. Calls may block on I/O: never make them under a lock that an agent's stream needs.
@@ -73,6 +73,21 @@ struct RankUpdate {
   std::vector<v1::TapeCosts> costs;
 };
 
+// How a job has ended.
+struct JobEnd {
+  absl::Time at;
+  std::string reason;
+  // By an operator: the incarnation that ran then must not report any more.
+  bool refuses = false;
+};
+
+// What concerns the job as a whole.
+struct JobRecord {
+  // Number of tapes and constraints that were put.
+  int64_t revision = 0;
+  std::optional<JobEnd> end;
+};
+
 struct CostRecord {
   int32_t rank = 0;
   v1::TapeCosts costs;
@@ -105,6 +120,11 @@ class Store {
 
   // Forgets the job with all that belongs to it. OK where it is not there.
   virtual absl::Status DeleteJob(const std::string& job) = 0;
+
+  virtual absl::StatusOr<JobRecord> GetJob(const std::string& job) = 0;
+
+  // The job has ended, or runs again.
+  virtual absl::Status PutEnd(const std::string& job, const std::optional<JobEnd>& end) = 0;
 
   // Adds an incarnation, which is the current one from now on; ranks of the older one and costs of ranks that it has not got are
   // forgotten. FAILED_PRECONDITION where its id is that of an older one.
