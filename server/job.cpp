@@ -17,43 +17,13 @@ Job::Job(std::string name, Store* store, Clock* clock, ConsiderPlanning consider
       consider_planning_(std::move(consider_planning)),
       last_heard_(clock->Now()) {}
 
-absl::Status Job::Restore() {
-  const auto incarnations = store_->ListIncarnations(name_);
-  if (!incarnations.ok()) return incarnations.status();
-  const auto constraints = store_->GetConstraints(name_);
-  if (!constraints.ok()) return constraints.status();
-  const auto plans = store_->ListPlans(name_, 1);
-  if (!plans.ok()) return plans.status();
-  const auto hashes = store_->ListTapes(name_);
-  if (!hashes.ok()) return hashes.status();
-  JobMeasurements measured;
-  for (const uint64_t hash : *hashes) {
-    const auto tape = store_->GetTape(name_, hash);
-    if (!tape.ok()) return tape.status();
-    measured.PutTape(*tape, /*incarnation=*/"", /*reshaped=*/false);
-  }
-
-  absl::MutexLock write_lock(&write_mutex_);
-  absl::MutexLock lock(&mutex_);
-  measured_ = std::move(measured);
-  constraints_ = *constraints;
-  for (const IncarnationRecord& record : *incarnations) {
-    if (!incarnation_.id.empty()) superseded_.insert(incarnation_.id);
-    incarnation_ = record;
-  }
-  if (!plans->empty()) {
-    highest_generation_ = plans->front().generation();
-    // The plan's inputs are not stored: the measurements that come will say whether it still holds.
-    if (plans->front().incarnation() == incarnation_.id) {
-      committed_ = std::make_shared<v1::Plan>(plans->front());
-      planned_limit_ = committed_->memory_limit_bytes();
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Job::Admission> Job::Admit(const v1::Hello& hello) const {
   if (hello.incarnation() == incarnation_.id) {
+    if (end_.has_value() && end_->refuses) {
+      return absl::FailedPreconditionError(absl::StrCat("job '", name_, "', rank ", hello.rank(), ": incarnation '",
+                                                        hello.incarnation(), "' has ended: ", end_->reason,
+                                                        "; start the job again to report"));
+    }
     if (hello.world_size() != incarnation_.world_size) {
       return absl::InvalidArgumentError(absl::StrCat("job '", name_, "', rank ", hello.rank(),
                                                      ": world_size = ", hello.world_size(), ", but incarnation '", incarnation_.id,
@@ -70,11 +40,17 @@ absl::StatusOr<Job::Admission> Job::Admit(const v1::Hello& hello) const {
   return Admission::kNewer;
 }
 
-std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const IncarnationRecord& record) {
-  std::vector<std::shared_ptr<RankChannel>> superseded;
+std::vector<std::shared_ptr<RankChannel>> Job::TakeChannels() {
+  std::vector<std::shared_ptr<RankChannel>> channels;
   for (auto& [number, rank] : ranks_) {
-    if (rank.channel != nullptr) superseded.push_back(std::move(rank.channel));
+    if (rank.channel != nullptr) channels.push_back(std::move(rank.channel));
+    rank.channel = nullptr;
   }
+  return channels;
+}
+
+std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const IncarnationRecord& record) {
+  std::vector<std::shared_ptr<RankChannel>> superseded = TakeChannels();
   if (!incarnation_.id.empty()) superseded_.insert(incarnation_.id);
   incarnation_ = record;
   ranks_.clear();
@@ -84,13 +60,14 @@ std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const Incarnatio
   return superseded;
 }
 
-absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shared_ptr<RankChannel>& channel) {
+absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shared_ptr<RankChannel>& channel, Stored stored) {
   // Streams to close and plans to send once no lock is held: closing a stream may come back as Disconnect on this very thread.
   std::vector<std::shared_ptr<RankChannel>> superseded;
   std::shared_ptr<RankChannel> replaced;
   std::shared_ptr<const v1::Plan> plan;
   v1::Welcome welcome;
   std::string superseded_id;
+  RankUpdate update;
   {
     absl::MutexLock write_lock(&write_mutex_);
     Admission admission = Admission::kCurrent;
@@ -105,6 +82,7 @@ absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shar
     if (admission == Admission::kNewer) {
       if (absl::Status status = store_->AddIncarnation(name_, record); !status.ok()) return status;
     }
+    if (absl::Status status = Revive(); !status.ok()) return status;
     absl::MutexLock lock(&mutex_);
     if (admission == Admission::kNewer) {
       superseded_id = incarnation_.id;
@@ -112,12 +90,13 @@ absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shar
     }
     Rank& rank = ranks_[hello.rank()];
     replaced = std::exchange(rank.channel, channel);
-    TakeHello(hello, rank);
+    update = TakeHello(hello, rank);
     for (const uint64_t hash : hello.structure_hashes()) {
       if (!measured_.HasTape(hash)) welcome.add_missing_tapes(hash);
     }
     if (committed_ != nullptr && hello.held_generation() < committed_->generation()) plan = committed_;
   }
+  store_->UpdateRank(name_, std::move(update), std::move(stored));
   for (const auto& old : superseded) {
     old->Close(absl::FailedPreconditionError(absl::StrCat("job '", name_, "': incarnation '", superseded_id,
                                                           "' is superseded by the newer incarnation '", hello.incarnation(), "'")));
@@ -137,38 +116,49 @@ absl::StatusOr<v1::Welcome> Job::Connect(const v1::Hello& hello, const std::shar
   return welcome;
 }
 
-absl::Status Job::Update(const v1::Hello& hello, const RankChannel* channel) {
+absl::Status Job::Update(const v1::Hello& hello, const RankChannel* channel, Stored stored) {
+  RankUpdate update;
   {
     absl::MutexLock lock(&mutex_);
     const auto rank = FindRank(hello.rank(), channel);
     if (!rank.ok()) return rank.status();
-    const v1::Hello& first = (*rank)->hello;
-    if (hello.incarnation() != first.incarnation() || hello.world_size() != first.world_size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("job '", name_, "', rank ", hello.rank(), ": a later hello must not change incarnation or world_size"));
-    }
-    TakeHello(hello, **rank);
+    update = TakeHello(hello, **rank);
   }
+  store_->UpdateRank(name_, std::move(update), std::move(stored));
   consider_planning_(shared_from_this());
   return absl::OkStatus();
 }
 
-void Job::TakeHello(const v1::Hello& hello, Rank& rank) {
-  rank.hello = hello;
-  rank.held_generation = hello.held_generation();
-  rank.active_generation = hello.active_generation();
-  rank.last_heard = last_heard_ = clock_->Now();
-  highest_generation_ = std::max({highest_generation_, hello.held_generation(), hello.active_generation()});
+RankUpdate Job::MakeUpdate(int32_t number, const Rank& rank) const {
+  RankUpdate update;
+  update.incarnation = incarnation_.id;
+  update.rank = number;
+  update.heard = rank.last_heard;
+  return update;
 }
 
-void Job::Disconnect(int32_t rank, const RankChannel* channel) {
+RankUpdate Job::TakeHello(const v1::Hello& hello, Rank& rank) {
+  rank.hello = hello;
+  rank.said_goodbye = false;
+  rank.standing.held_generation = hello.held_generation();
+  rank.standing.active_generation = hello.active_generation();
+  rank.last_heard = last_heard_ = clock_->Now();
+  highest_generation_ = std::max({highest_generation_, hello.held_generation(), hello.active_generation()});
+  RankUpdate update = MakeUpdate(hello.rank(), rank);
+  update.hello = hello;
+  update.standing = rank.standing;
+  return update;
+}
+
+void Job::Disconnect(int32_t rank, const RankChannel* channel, Parting parting) {
   {
     absl::MutexLock lock(&mutex_);
     const auto it = ranks_.find(rank);
     if (it == ranks_.end() || it->second.channel.get() != channel) return;
     it->second.channel = nullptr;
+    it->second.said_goodbye = parting == Parting::kGoodbye;
   }
-  AddEvent(absl::StrCat("rank ", rank, " disconnected"), rank);
+  AddEvent(absl::StrCat("rank ", rank, parting == Parting::kGoodbye ? " said goodbye" : " disconnected"), rank);
 }
 
 absl::StatusOr<Job::Rank*> Job::FindRank(int32_t rank, const RankChannel* channel) {
@@ -201,7 +191,8 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
       merged = *known;
       if (!RaiseBytes(tape, merged)) return absl::OkStatus();
     }
-    if (absl::Status status = store_->PutTape(name_, merged); !status.ok()) return status;
+    const auto known_costs = reshaped ? Store::KnownCosts::kForget : Store::KnownCosts::kKeep;
+    if (absl::Status status = store_->PutTape(name_, merged, known_costs); !status.ok()) return status;
 
     absl::MutexLock lock(&mutex_);
     measured_.PutTape(merged, incarnation, reshaped);
@@ -214,10 +205,11 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
   return absl::OkStatus();
 }
 
-absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::StepReport& report) {
+absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::StepReport& report, Stored stored) {
   std::shared_ptr<RankChannel> asked;
   std::vector<uint64_t> missing;
   bool round_complete = false;
+  RankUpdate update;
   std::shared_ptr<const planner::MemoryProfile> profile;
   if (report.has_profile()) {
     profile = std::make_shared<planner::MemoryProfile>(ProfileFromMessage(report.profile()));
@@ -234,8 +226,13 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
     sender.last_report = report;
     sender.last_report.clear_profile();
     sender.last_report.clear_costs();
-    sender.reported = true;
-    sender.active_generation = report.generation();
+    ++sender.reports;
+    sender.standing.active_generation = report.generation();
+    update = MakeUpdate(rank, sender);
+    update.report = sender.last_report;
+    update.standing = sender.standing;
+    update.costs = measured_.CostsOf(rank, report.costs());
+    if (report.has_profile()) update.profile = report.profile();
     if (profile != nullptr) {
       sender.profile = profile;
       sender.fresh_profile = true;
@@ -245,20 +242,26 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
                        std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.fresh_profile; });
     }
   }
+  store_->UpdateRank(name_, std::move(update), std::move(stored));
   if (!missing.empty()) asked->RequestTapes(missing);
   if (round_complete) consider_planning_(shared_from_this());
   if (rank == 0) events_.Progress();
   return absl::OkStatus();
 }
 
-absl::Status Job::AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held) {
+absl::Status Job::AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held, Stored stored) {
+  RankUpdate update;
   {
     absl::MutexLock lock(&mutex_);
     const auto found = FindRank(rank, channel);
     if (!found.ok()) return found.status();
-    (*found)->plan_error = held.error();
-    if (held.error().empty()) (*found)->held_generation = std::max((*found)->held_generation, held.generation());
+    PlanStanding& standing = (*found)->standing;
+    standing.error = held.error();
+    if (held.error().empty()) standing.held_generation = std::max(standing.held_generation, held.generation());
+    update = MakeUpdate(rank, **found);
+    update.standing = standing;
   }
+  store_->UpdateRank(name_, std::move(update), std::move(stored));
   if (!held.error().empty()) {
     spdlog::warn("cannot follow the plan: {} job={} rank={} generation={}", held.error(), name_, rank, held.generation());
     AddEvent(absl::StrCat("rank ", rank, " cannot follow the plan: ", held.error()), rank, held.generation());
@@ -266,18 +269,24 @@ absl::Status Job::AddPlanHeld(int32_t rank, const RankChannel* channel, const v1
   return absl::OkStatus();
 }
 
-absl::Status Job::AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated) {
+absl::Status Job::AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated, Stored stored) {
   bool all_active = false;
+  RankUpdate update;
   {
     absl::MutexLock lock(&mutex_);
     const auto found = FindRank(rank, channel);
     if (!found.ok()) return found.status();
-    (*found)->active_generation = activated.generation();
-    (*found)->held_generation = std::max((*found)->held_generation, activated.generation());
+    PlanStanding& standing = (*found)->standing;
+    standing.active_generation = activated.generation();
+    standing.held_generation = std::max(standing.held_generation, activated.generation());
+    update = MakeUpdate(rank, **found);
+    update.standing = standing;
     all_active = static_cast<int32_t>(ranks_.size()) == incarnation_.world_size &&
-                 std::all_of(ranks_.begin(), ranks_.end(),
-                             [&activated](const auto& entry) { return entry.second.active_generation == activated.generation(); });
+                 std::all_of(ranks_.begin(), ranks_.end(), [&activated](const auto& entry) {
+                   return entry.second.standing.active_generation == activated.generation();
+                 });
   }
+  store_->UpdateRank(name_, std::move(update), std::move(stored));
   if (all_active) {
     AddEvent(absl::StrCat("all ranks run generation ", activated.generation(), " from step ", activated.step()), -1,
              activated.generation());

@@ -51,6 +51,13 @@ absl::Status JobMeasurements::AddCosts(int32_t rank, const google::protobuf::Rep
   return absl::OkStatus();
 }
 
+std::vector<v1::TapeCosts> JobMeasurements::CostsOf(int32_t rank,
+                                                    const google::protobuf::RepeatedPtrField<v1::TapeCosts>& updates) const {
+  std::vector<v1::TapeCosts> costs;
+  for (const v1::TapeCosts& update : updates) costs.push_back(CostsToMessage(costs_.at(rank)->at(update.structure_hash())));
+  return costs;
+}
+
 void JobMeasurements::ShrinkTo(int32_t world_size) { costs_.erase(costs_.lower_bound(world_size), costs_.end()); }
 
 }  // namespace tidetape::server

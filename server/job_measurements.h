@@ -43,6 +43,9 @@ class JobMeasurements {
   // that are not there yet are kept.
   absl::Status AddCosts(int32_t rank, const google::protobuf::RepeatedPtrField<v1::TapeCosts>& updates);
 
+  // All that the rank measured of the tapes that `updates` names.
+  std::vector<v1::TapeCosts> CostsOf(int32_t rank, const google::protobuf::RepeatedPtrField<v1::TapeCosts>& updates) const;
+
   // Forgets the costs of ranks from `world_size` on.
   void ShrinkTo(int32_t world_size);
 

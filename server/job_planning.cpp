@@ -94,7 +94,7 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
         input.forced_reason = absl::StrCat("the limit changed from ", DescribeLimit(planned_limit_), " to ", DescribeLimit(limit));
       }
       for (const auto& [number, rank] : ranks_) {
-        const int64_t told = std::max(rank.held_generation, rank.active_generation);
+        const int64_t told = std::max(rank.standing.held_generation, rank.standing.active_generation);
         if (told <= committed_->generation()) continue;
         input.recommit = true;
         input.forced_reason =
@@ -119,19 +119,28 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
   return input;
 }
 
-bool Job::Adopt(const PlanningInput& input, const v1::Plan& plan) {
+bool Job::Adopt(const PlanningInput& input, const v1::Plan& plan) { return Publish(plan, input.revision); }
+
+absl::Status Job::TakeUpStoredPlan() {
+  const auto plans = store_->ListPlans(name_, 1);
+  if (!plans.ok()) return plans.status();
+  if (!plans->empty()) Publish(plans->front(), plans->front().revision());
+  return absl::OkStatus();
+}
+
+bool Job::Publish(const v1::Plan& plan, int64_t revision) {
   auto adopted = std::make_shared<const v1::Plan>(plan);
   std::vector<std::shared_ptr<RankChannel>> channels;
   {
     absl::MutexLock lock(&mutex_);
     highest_generation_ = std::max(highest_generation_, plan.generation());
-    if (incarnation_.id != input.incarnation) return false;
+    if (incarnation_.id != plan.incarnation()) return false;
     committed_ = adopted;
-    planned_revision_ = input.revision;
+    planned_revision_ = revision;
     planned_limit_ = plan.memory_limit_bytes();
     planning_status_ = absl::OkStatus();
     for (auto& [number, rank] : ranks_) {
-      rank.plan_error.clear();
+      rank.standing.error.clear();
       if (rank.channel != nullptr) channels.push_back(rank.channel);
     }
   }

@@ -16,12 +16,17 @@
 #include "server/clock.h"
 #include "server/log.h"
 #include "server/server.h"
-#include "server/store/memory_store.h"
+#include "server/store/open_store.h"
 #include "server/version.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
           "host:port to listen on; port 0 takes a free one. Connections are neither encrypted nor authenticated.");
 ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
+ABSL_FLAG(std::string, store, "sqlite",
+          "Where jobs are kept: sqlite (a file in $STATE_DIRECTORY, $XDG_STATE_HOME/tidetape or ~/.local/state/tidetape), "
+          "sqlite:PATH, or memory (forgotten when the server stops).");
+ABSL_FLAG(absl::Duration, end_after_silence, absl::Hours(1), "A job without a connected rank for this long has ended.");
+ABSL_FLAG(absl::Duration, retention, absl::Hours(7 * 24), "A job is forgotten this long after its end.");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning, error, critical or off; the log goes to stderr.");
 ABSL_FLAG(absl::Duration, drain_wait, absl::Seconds(3), "How long agents have to leave after SIGTERM or SIGINT.");
 
@@ -47,12 +52,15 @@ absl::Status Serve() {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  MemoryStore store;
   SystemClock clock;
+  const auto store = OpenStore(absl::GetFlag(FLAGS_store), &clock);
+  if (!store.ok()) return store.status();
   Server::Options options;
   options.listen = absl::GetFlag(FLAGS_listen);
   options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
-  const auto server = Server::Start(options, &store, &clock);
+  options.registry.end_after_silence = absl::GetFlag(FLAGS_end_after_silence);
+  options.registry.retention = absl::GetFlag(FLAGS_retention);
+  const auto server = Server::Start(options, store->get(), &clock);
   if (!server.ok()) return server.status();
   std::cout << "tidetape-server listening on " << (*server)->address() << std::endl;
   if (const std::string path = absl::GetFlag(FLAGS_address_file); !path.empty()) {
@@ -72,7 +80,7 @@ absl::Status Serve() {
 }  // namespace tidetape::server
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("The planner service of Tidetape. Keeps jobs in memory; stop it with SIGTERM.");
+  absl::SetProgramUsageMessage("The planner service of Tidetape. Stop it with SIGTERM.");
   absl::FlagsUsageConfig usage;
   usage.version_string = [] { return absl::StrCat("tidetape-server ", tidetape::server::kVersion, "\n"); };
   absl::SetFlagsUsageConfig(usage);

@@ -45,7 +45,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* c
 }
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerServiceImpl::Connect(grpc::CallbackServerContext*) {
-  return AgentStream::Start(registry_, streams_);
+  return AgentStream::Start(registry_, streams_, intake_threads_);
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
@@ -109,6 +109,16 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::SetConstraints(grpc::CallbackServe
                                            *answer.mutable_constraints() = request->constraints();
                                            return answer;
                                          });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::EndJob(grpc::CallbackServerContext* context, const v1::EndJobRequest* request,
+                                                     v1::EndJobResponse* response) {
+  return Ask<v1::EndJobResponse>(context, request->job(), response, [](Job& job) -> absl::StatusOr<v1::EndJobResponse> {
+    if (absl::Status status = job.End("an operator ended it"); !status.ok()) return status;
+    v1::EndJobResponse answer;
+    *answer.mutable_summary() = job.Summary();
+    return answer;
+  });
 }
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grpc::CallbackServerContext*,

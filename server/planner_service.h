@@ -18,9 +18,10 @@ namespace tidetape::server {
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  // All outlive the service. Questions that need the planner or write to the store are answered on `question_threads`.
-  PlannerServiceImpl(JobRegistry* registry, StreamSet* streams, Worker* question_threads)
-      : registry_(registry), streams_(streams), question_threads_(question_threads) {}
+  // All outlive the service. Questions that need the planner or write to the store are answered on `question_threads`, hellos and
+  // tapes are taken on `intake_threads`.
+  PlannerServiceImpl(JobRegistry* registry, StreamSet* streams, Worker* question_threads, Worker* intake_threads)
+      : registry_(registry), streams_(streams), question_threads_(question_threads), intake_threads_(intake_threads) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
@@ -39,6 +40,8 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                          v1::SimulatePlanResponse* response) override;
   grpc::ServerUnaryReactor* SetConstraints(grpc::CallbackServerContext* context, const v1::SetConstraintsRequest* request,
                                            v1::SetConstraintsResponse* response) override;
+  grpc::ServerUnaryReactor* EndJob(grpc::CallbackServerContext* context, const v1::EndJobRequest* request,
+                                   v1::EndJobResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) override;
 
@@ -51,6 +54,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   JobRegistry* const registry_;
   StreamSet* const streams_;
   Worker* const question_threads_;
+  Worker* const intake_threads_;
 };
 
 }  // namespace tidetape::server

@@ -13,6 +13,9 @@
 namespace tidetape::server {
 namespace {
 
+// One message a stream waits at most, so this bounds the agents that can come at once.
+constexpr size_t kIntakeQueue = 1 << 16;
+
 int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
 
 }  // namespace
@@ -22,12 +25,14 @@ Server::Server(const Options& options, Store* store, Clock* clock)
       planning_threads_({.threads = options.planning_threads}),
       registry_(options.registry, store, clock, &planning_threads_),
       question_threads_({.threads = options.question_threads}),
-      service_(&registry_, &streams_, &question_threads_) {}
+      intake_threads_({.threads = options.intake_threads, .queue = kIntakeQueue}),
+      service_(&registry_, &streams_, &question_threads_, &intake_threads_) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {
   std::unique_ptr<Server> server(new Server(options, store, clock));
   if (absl::Status status = server->registry_.Restore(); !status.ok()) return status;
   if (absl::Status status = server->Listen(); !status.ok()) return status;
+  server->sweeper_ = std::thread([&sweeping = *server] { sweeping.SweepUntilStopped(); });
   return server;
 }
 
@@ -57,13 +62,29 @@ absl::Status Server::Listen() {
 
 Server::~Server() { Drain(); }
 
+void Server::SweepUntilStopped() {
+  absl::MutexLock lock(&sweep_mutex_);
+  while (!sweep_mutex_.AwaitWithTimeout(absl::Condition(&stop_sweeping_), options_.sweep_interval)) {
+    sweep_mutex_.Unlock();
+    registry_.Sweep();
+    sweep_mutex_.Lock();
+  }
+}
+
 void Server::Drain() {
   if (grpc_server_ == nullptr || std::exchange(drained_, true)) return;
   grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+  {
+    absl::MutexLock lock(&sweep_mutex_);
+    stop_sweeping_ = true;
+  }
+  if (sweeper_.joinable()) sweeper_.join();
   const size_t left = streams_.Drain(options_.reconnect_after, options_.drain_wait);
   if (left > 0) spdlog::info("{} streams did not leave in time, ending them", left);
   grpc_server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.shutdown_wait));
   grpc_server_->Wait();
+  // The intake may still be at work for streams that have ended.
+  streams_.AwaitEmpty(options_.shutdown_wait);
 }
 
 }  // namespace tidetape::server

@@ -6,8 +6,11 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/clock.h"
 #include "server/job_registry.h"
@@ -28,6 +31,10 @@ class Server {
     int planning_threads = 1;
     // Threads that answer questions which need the planner.
     int question_threads = 2;
+    // Threads that take hellos and tapes: they check them and wait for the store.
+    int intake_threads = 4;
+    // How often jobs are looked after: ended, forgotten, planned again.
+    absl::Duration sweep_interval = absl::Seconds(2);
     // Largest message that is taken, bytes.
     int max_receive_bytes = 8 << 20;
     // Pings on connections without traffic: how often, and how long an answer may take. Finds peers that vanished.
@@ -57,16 +64,21 @@ class Server {
  private:
   Server(const Options& options, Store* store, Clock* clock);
   absl::Status Listen();
+  void SweepUntilStopped();
 
   const Options options_;
   Worker planning_threads_;
   JobRegistry registry_;
   StreamSet streams_;
   Worker question_threads_;
+  Worker intake_threads_;
   PlannerServiceImpl service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::string address_;
   bool drained_ = false;
+  absl::Mutex sweep_mutex_;
+  bool stop_sweeping_ ABSL_GUARDED_BY(sweep_mutex_) = false;
+  std::thread sweeper_;
 };
 
 }  // namespace tidetape::server
