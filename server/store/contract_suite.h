@@ -26,7 +26,7 @@
 namespace tidetape::server {
 
 // Opens the store at a place: a name that is new in each test, of letters and digits.
-using OpenStore = std::function<std::unique_ptr<Store>(const std::string& place)>;
+using OpenStore = std::function<std::shared_ptr<Store>(const std::string& place)>;
 
 class StoreContract : public testing::TestWithParam<OpenStore> {
  protected:
@@ -100,7 +100,7 @@ class StoreContract : public testing::TestWithParam<OpenStore> {
 
  protected:
   const std::string place_ = NewPlace();
-  std::unique_ptr<Store> store_;
+  std::shared_ptr<Store> store_;
 };
 
 TEST_P(StoreContract, StartsEmpty) { EXPECT_THAT(store_->ListJobs().value(), testing::IsEmpty()); }
