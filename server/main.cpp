@@ -1,5 +1,6 @@
 // tidetape-server: the planner service.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -14,9 +15,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/clock.h"
+#include "server/lease_keeper.h"
 #include "server/log.h"
 #include "server/server.h"
 #include "server/store/open_store.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
@@ -24,7 +27,11 @@ ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
 ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
 ABSL_FLAG(std::string, store, "sqlite",
           "Where jobs are kept: sqlite (a file in $STATE_DIRECTORY, $XDG_STATE_HOME/tidetape or ~/.local/state/tidetape), "
-          "sqlite:PATH, or memory (forgotten when the server stops).");
+          "sqlite:PATH, postgresql://USER@HOST/DATABASE (shared by several servers), or memory (forgotten when the server stops).");
+ABSL_FLAG(
+    std::string, advertise, "",
+    "host:port where agents reach this server, told by the servers that stand by; without it, the address that it listens on.");
+ABSL_FLAG(absl::Duration, lease, absl::Seconds(2), "With PostgreSQL: how long the other servers wait for a leader that is silent.");
 ABSL_FLAG(absl::Duration, end_after_silence, absl::Hours(1), "A job without a connected rank for this long has ended.");
 ABSL_FLAG(absl::Duration, retention, absl::Hours(7 * 24), "A job is forgotten this long after its end.");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning, error, critical or off; the log goes to stderr.");
@@ -43,6 +50,67 @@ absl::Status WriteAddressFile(const std::string& path, const std::string& addres
   return absl::OkStatus();
 }
 
+absl::Status Announce(const std::string& address) {
+  std::cout << "tidetape-server listening on " << address << std::endl;
+  spdlog::info("tidetape-server {} listening on {}", kVersion, address);
+  const std::string path = absl::GetFlag(FLAGS_address_file);
+  return path.empty() ? absl::OkStatus() : WriteAddressFile(path, address);
+}
+
+void AwaitSignal(const sigset_t& signals) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+// With a store that is this server's alone.
+absl::Status ServeAlone(const std::string& name, const Server::Options& options, const sigset_t& signals) {
+  SystemClock clock;
+  const auto store = OpenStore(name, &clock);
+  if (!store.ok()) return store.status();
+  const auto server = Server::Start(options, store->get(), &clock);
+  if (!server.ok()) return server.status();
+  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+  AwaitSignal(signals);
+  (*server)->Drain();
+  spdlog::info("stopped");
+  return absl::OkStatus();
+}
+
+// With a store that several servers share: stands by until it has the leader's lease, and ends when it has lost it.
+absl::Status ServeFromPostgres(const std::string& connection, Server::Options options, const sigset_t& signals) {
+  SystemClock clock;
+  const absl::Duration lease = absl::GetFlag(FLAGS_lease);
+  const auto store = PostgresStore::Make(connection, lease);
+  if (!store.ok()) return store.status();
+  spdlog::info("store in {}", (*store)->place());
+  options.stand_by = true;
+  const auto server = Server::Start(options, &(*store)->store(), &clock);
+  if (!server.ok()) return server.status();
+  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+
+  absl::Status lost;
+  LeaseKeeper::Options keeping;
+  keeping.address = absl::GetFlag(FLAGS_advertise).empty() ? (*server)->address() : absl::GetFlag(FLAGS_advertise);
+  keeping.interval = lease / 8;
+  keeping.stand_by = [&](const std::string& leader) { (*server)->StandBy(leader); };
+  keeping.lead = [&](int64_t term) {
+    absl::Status status = (*store)->Lead(term, &clock);
+    return status.ok() ? (*server)->Lead() : status;
+  };
+  keeping.lost = [&lost](const absl::Status& status) {
+    lost = status;
+    kill(getpid(), SIGTERM);
+  };
+  auto keeper = std::make_unique<LeaseKeeper>(&(*store)->lease(), keeping);
+  AwaitSignal(signals);
+  // First of all, so that agents that are sent away find the next leader.
+  keeper.reset();
+  (*server)->Drain();
+  spdlog::info("stopped");
+  return lost;
+}
+
 absl::Status Serve() {
   if (absl::Status status = SetUpLog(absl::GetFlag(FLAGS_log_level)); !status.ok()) return status;
   // Blocked before any thread is made, so that only sigwait below sees them.
@@ -52,28 +120,13 @@ absl::Status Serve() {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  SystemClock clock;
-  const auto store = OpenStore(absl::GetFlag(FLAGS_store), &clock);
-  if (!store.ok()) return store.status();
   Server::Options options;
   options.listen = absl::GetFlag(FLAGS_listen);
   options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
   options.registry.end_after_silence = absl::GetFlag(FLAGS_end_after_silence);
   options.registry.retention = absl::GetFlag(FLAGS_retention);
-  const auto server = Server::Start(options, store->get(), &clock);
-  if (!server.ok()) return server.status();
-  std::cout << "tidetape-server listening on " << (*server)->address() << std::endl;
-  if (const std::string path = absl::GetFlag(FLAGS_address_file); !path.empty()) {
-    if (absl::Status status = WriteAddressFile(path, (*server)->address()); !status.ok()) return status;
-  }
-  spdlog::info("tidetape-server {} listening on {}", kVersion, (*server)->address());
-
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
-  (*server)->Drain();
-  spdlog::info("stopped");
-  return absl::OkStatus();
+  const std::string store = absl::GetFlag(FLAGS_store);
+  return IsPostgres(store) ? ServeFromPostgres(store, options, signals) : ServeAlone(store, options, signals);
 }
 
 }  // namespace

@@ -14,14 +14,25 @@ namespace {
 // A stream that was refused before it began.
 class RefusedWatch final : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
  public:
-  explicit RefusedWatch(const absl::Status& status) { Finish(ToGrpc(status)); }
+  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
   void OnDone() override { delete this; }
 };
 
-grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
+// The same for the agents' streams.
+class RefusedConnect final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
+ public:
+  explicit RefusedConnect(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const grpc::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
+  reactor->Finish(status);
   return reactor;
+}
+
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
+  return FinishWith(context, ToGrpc(status));
 }
 
 }  // namespace
@@ -29,6 +40,7 @@ grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const
 template <typename Response>
 grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
                                                   std::function<absl::StatusOr<Response>(Job&)> question) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return FinishWith(context, refused);
   auto found = registry_->Find(job);
   if (!found.ok()) return FinishWith(context, found.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -45,17 +57,20 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* c
 }
 
 grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerServiceImpl::Connect(grpc::CallbackServerContext*) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return new RefusedConnect(refused);
   return AgentStream::Start(registry_, streams_, intake_threads_);
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
                                                        v1::ListJobsResponse* response) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return FinishWith(context, refused);
   for (const auto& job : registry_->List()) *response->add_jobs() = job->Summary();
   return FinishWith(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                                                      v1::GetJobResponse* response) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return FinishWith(context, refused);
   const auto job = registry_->Find(request->job());
   if (job.ok()) *response = (*job)->Describe();
   return FinishWith(context, job.status());
@@ -63,6 +78,7 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetJob(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(grpc::CallbackServerContext* context, const v1::GetPlanRequest* request,
                                                       v1::GetPlanResponse* response) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return FinishWith(context, refused);
   const auto job = registry_->Find(request->job());
   if (!job.ok()) return FinishWith(context, job.status());
   auto answer = AnswerGetPlan(**job);
@@ -123,8 +139,9 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::EndJob(grpc::CallbackServerContext
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grpc::CallbackServerContext*,
                                                                              const v1::WatchJobRequest* request) {
+  if (const grpc::Status refused = gate_->Check(); !refused.ok()) return new RefusedWatch(refused);
   auto job = registry_->Find(request->job());
-  if (!job.ok()) return new RefusedWatch(job.status());
+  if (!job.ok()) return new RefusedWatch(ToGrpc(job.status()));
   return WatchStream::Start(*std::move(job), streams_);
 }
 

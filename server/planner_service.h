@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/job_registry.h"
+#include "server/serving_gate.h"
 #include "server/stream_set.h"
 #include "server/worker.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
@@ -20,8 +21,9 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
   // All outlive the service. Questions that need the planner or write to the store are answered on `question_threads`, hellos and
   // tapes are taken on `intake_threads`.
-  PlannerServiceImpl(JobRegistry* registry, StreamSet* streams, Worker* question_threads, Worker* intake_threads)
-      : registry_(registry), streams_(streams), question_threads_(question_threads), intake_threads_(intake_threads) {}
+  PlannerServiceImpl(const ServingGate* gate, JobRegistry* registry, StreamSet* streams, Worker* question_threads,
+                     Worker* intake_threads)
+      : gate_(gate), registry_(registry), streams_(streams), question_threads_(question_threads), intake_threads_(intake_threads) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
@@ -51,6 +53,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
   grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
                                 std::function<absl::StatusOr<Response>(Job&)> question);
 
+  const ServingGate* const gate_;
   JobRegistry* const registry_;
   StreamSet* const streams_;
   Worker* const question_threads_;

@@ -26,14 +26,23 @@ Server::Server(const Options& options, Store* store, Clock* clock)
       registry_(options.registry, store, clock, &planning_threads_),
       question_threads_({.threads = options.question_threads}),
       intake_threads_({.threads = options.intake_threads, .queue = kIntakeQueue}),
-      service_(&registry_, &streams_, &question_threads_, &intake_threads_) {}
+      service_(&gate_, &registry_, &streams_, &question_threads_, &intake_threads_) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {
   std::unique_ptr<Server> server(new Server(options, store, clock));
-  if (absl::Status status = server->registry_.Restore(); !status.ok()) return status;
+  // Before it listens, so that no agent finds a server without its job.
+  if (!options.stand_by) {
+    if (absl::Status status = server->Lead(); !status.ok()) return status;
+  }
   if (absl::Status status = server->Listen(); !status.ok()) return status;
-  server->sweeper_ = std::thread([&sweeping = *server] { sweeping.SweepUntilStopped(); });
   return server;
+}
+
+absl::Status Server::Lead() {
+  if (absl::Status status = registry_.Restore(); !status.ok()) return status;
+  gate_.Open();
+  sweeper_ = std::thread([this] { SweepUntilStopped(); });
+  return absl::OkStatus();
 }
 
 absl::Status Server::Listen() {
@@ -60,7 +69,18 @@ absl::Status Server::Listen() {
   return absl::OkStatus();
 }
 
-Server::~Server() { Drain(); }
+Server::~Server() {
+  StopSweeping();
+  Drain();
+}
+
+void Server::StopSweeping() {
+  {
+    absl::MutexLock lock(&sweep_mutex_);
+    stop_sweeping_ = true;
+  }
+  if (sweeper_.joinable()) sweeper_.join();
+}
 
 void Server::SweepUntilStopped() {
   absl::MutexLock lock(&sweep_mutex_);
@@ -74,11 +94,7 @@ void Server::SweepUntilStopped() {
 void Server::Drain() {
   if (grpc_server_ == nullptr || std::exchange(drained_, true)) return;
   grpc_server_->GetHealthCheckService()->SetServingStatus(false);
-  {
-    absl::MutexLock lock(&sweep_mutex_);
-    stop_sweeping_ = true;
-  }
-  if (sweeper_.joinable()) sweeper_.join();
+  StopSweeping();
   const size_t left = streams_.Drain(options_.reconnect_after, options_.drain_wait);
   if (left > 0) spdlog::info("{} streams did not leave in time, ending them", left);
   grpc_server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.shutdown_wait));

@@ -15,6 +15,7 @@
 #include "server/clock.h"
 #include "server/job_registry.h"
 #include "server/planner_service.h"
+#include "server/serving_gate.h"
 #include "server/store/store.h"
 #include "server/stream_set.h"
 #include "server/worker.h"
@@ -27,6 +28,8 @@ class Server {
     // host:port; port 0 takes a free one.
     std::string listen = "127.0.0.1:50551";
     JobRegistry::Options registry;
+    // Begin without the store's jobs and refuse all calls, until Lead().
+    bool stand_by = false;
     // Threads that plan; jobs queue for them.
     int planning_threads = 1;
     // Threads that answer questions which need the planner.
@@ -48,7 +51,8 @@ class Server {
     absl::Duration shutdown_wait = absl::Seconds(2);
   };
 
-  // Restores the store's jobs and listens. `store` and `clock` outlive the server. Unavailable where the address cannot be bound.
+  // Restores the store's jobs, unless it is to stand by, and listens. `store` and `clock` outlive the server. Unavailable where the
+  // address cannot be bound.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const Options& options, Store* store, Clock* clock);
 
   // Drains.
@@ -56,6 +60,12 @@ class Server {
 
   // Where it listens, with the port that was taken, as in "127.0.0.1:50551".
   const std::string& address() const { return address_; }
+
+  // Takes up the store's jobs and answers from now on. Once, for a server that stands by.
+  absl::Status Lead();
+
+  // Where calls are sent while this server stands by; empty where no server leads.
+  void StandBy(const std::string& leader_address) { gate_.StandBy(leader_address); }
 
   // Says NOT_SERVING, sends agents away with a time to come back, waits for them, then ends what is left. Ends within drain_wait +
   // shutdown_wait. Call it from one thread; the second call does nothing.
@@ -65,6 +75,7 @@ class Server {
   Server(const Options& options, Store* store, Clock* clock);
   absl::Status Listen();
   void SweepUntilStopped();
+  void StopSweeping();
 
   const Options options_;
   Worker planning_threads_;
@@ -72,6 +83,7 @@ class Server {
   StreamSet streams_;
   Worker question_threads_;
   Worker intake_threads_;
+  ServingGate gate_;
   PlannerServiceImpl service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::string address_;

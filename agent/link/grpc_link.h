@@ -2,7 +2,9 @@
 //
 // The thread sleeps in its completion queue until the network, a caller or a deadline wakes it. Callers put copies into the outbox
 // and never wait for it. When the server is away the outbox fills up to its bounds, the last plan stays in force, and the thread
-// tries again with growing pauses. A server that refuses this incarnation of the job (FAILED_PRECONDITION) ends the link for good.
+// tries again with growing pauses. Where several servers are named, or one that stands by names the leader, it goes from one to the
+// next without a pause until it has asked each. A server that refuses this incarnation of the job (FAILED_PRECONDITION) ends the
+// link for good.
 #ifndef TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 #define TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 
@@ -22,6 +24,7 @@
 #include "agent/link/backoff.h"
 #include "agent/link/outbox.h"
 #include "agent/link/planner_link.h"
+#include "agent/link/server_list.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::link {
@@ -36,8 +39,10 @@ class GrpcLink : public PlannerLink {
     // While reports come one after another, those without a profile leave together this often: a wake-up a step would cost the
     // training thread and its cores more than the report itself.
     std::chrono::milliseconds report_interval{250};
-    // Between the end of a stream and the next attempt.
+    // Between the end of a stream and the next attempt; where there are several servers, between asking all and asking all again.
     Backoff::Options backoff;
+    // Between two servers.
+    std::chrono::milliseconds next_server_pause{50};
     // gRPC's own pauses between connection attempts, and the least time that it gives one.
     std::chrono::milliseconds reconnect_initial{200};
     std::chrono::milliseconds reconnect_ceiling{1000};
@@ -70,6 +75,8 @@ class GrpcLink : public PlannerLink {
   // The link's thread.
   void Run();
   void StartCall();
+  // Chooses the server of the next attempt, and says how long to wait for it.
+  Clock::duration NextAttempt(const grpc::Status& status, bool welcomed);
   void Advance(Clock::time_point now);
   void EndCall(Clock::time_point now);
   Clock::time_point NextDeadline() const;
@@ -100,6 +107,8 @@ class GrpcLink : public PlannerLink {
   Clock::time_point close_deadline_;
 
   // The link's thread's own.
+  ServerList servers_;
+  std::string connected_to_;  // the server of stub_
   std::unique_ptr<v1::PlannerService::Stub> stub_;
   std::unique_ptr<ConnectCall> call_;
   Backoff backoff_;
@@ -113,9 +122,6 @@ class GrpcLink : public PlannerLink {
   grpc::Alarm alarm_;
   std::thread thread_;  // last: it uses all of the above
 };
-
-// Empty where `address` is "host:port" ("[v6]:port"), otherwise what is wrong with it.
-std::string ComplaintAboutAddress(const std::string& address);
 
 }  // namespace tidetape::link
 

@@ -1,7 +1,5 @@
 #include "server/store/leader_lease.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 
 namespace tidetape::server {
@@ -11,9 +9,6 @@ namespace {
 constexpr char kNow[] = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 }  // namespace
-
-LeaderLease::LeaderLease(std::unique_ptr<SqlDatabase> database, Options options)
-    : database_(std::move(database)), options_(std::move(options)) {}
 
 absl::Status LeaderLease::MakeTable() {
   if (made_) return absl::OkStatus();
@@ -31,12 +26,12 @@ absl::Status LeaderLease::MakeTable() {
   return status;
 }
 
-absl::StatusOr<std::optional<int64_t>> LeaderLease::TryTake() {
+absl::StatusOr<std::optional<int64_t>> LeaderLease::TryTake(const std::string& address) {
   if (absl::Status status = MakeTable(); !status.ok()) return status;
   const auto result =
       database_->Execute(absl::StrCat("UPDATE leader SET term = term + 1, address = $1, until_unix_micros = ", kNow,
-                                      " + $2 WHERE id = 1 AND until_unix_micros < ", kNow, " RETURNING term"),
-                         {SqlValue::Text(options_.address), SqlValue::Integer(absl::ToInt64Microseconds(options_.duration))});
+                                      " + $2 WHERE id = 1 AND (until_unix_micros < ", kNow, " OR address = $1) RETURNING term"),
+                         {SqlValue::Text(address), SqlValue::Integer(absl::ToInt64Microseconds(duration_))});
   if (!result.ok()) return result.status();
   if (result->rows.empty()) return std::optional<int64_t>();
   return std::optional<int64_t>(result->rows[0][0].integer);
@@ -45,7 +40,7 @@ absl::StatusOr<std::optional<int64_t>> LeaderLease::TryTake() {
 absl::Status LeaderLease::Renew(int64_t term) {
   const auto result =
       database_->Execute(absl::StrCat("UPDATE leader SET until_unix_micros = ", kNow, " + $2 WHERE id = 1 AND term = $1"),
-                         {SqlValue::Integer(term), SqlValue::Integer(absl::ToInt64Microseconds(options_.duration))});
+                         {SqlValue::Integer(term), SqlValue::Integer(absl::ToInt64Microseconds(duration_))});
   if (!result.ok()) return result.status();
   if (result->changed_rows == 1) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("term ", term, " is over: another server has taken the lease"));

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,18 +22,15 @@ namespace tidetape::server {
 // Not thread-safe.
 class LeaderLease {
  public:
-  struct Options {
-    // Where agents and people reach this server, host:port; told to those who ask another one.
-    std::string address;
-    // How long the lease runs without being renewed: what a server that died is waited for.
-    absl::Duration duration = absl::Seconds(2);
-  };
+  // `database` is a connection of the lease's own. The lease runs for `duration` without being renewed: that long a server that
+  // died is waited for.
+  LeaderLease(std::unique_ptr<SqlDatabase> database, absl::Duration duration)
+      : database_(std::move(database)), duration_(duration) {}
 
-  // `database` is a connection of the lease's own.
-  LeaderLease(std::unique_ptr<SqlDatabase> database, Options options);
-
-  // The term, if the lease was free and is now this server's; nothing where another one leads.
-  absl::StatusOr<std::optional<int64_t>> TryTake();
+  // The term, if the lease was free, or of an earlier process at the same address, and is now this server's; nothing where another
+  // one leads. `address` is where agents and people
+  // reach this server, host:port; told to those who ask another one.
+  absl::StatusOr<std::optional<int64_t>> TryTake(const std::string& address);
 
   // FailedPrecondition where another server has taken the lease since. OK also after it ran out, if nobody took it.
   absl::Status Renew(int64_t term);
@@ -51,7 +49,7 @@ class LeaderLease {
   absl::Status MakeTable();
 
   const std::unique_ptr<SqlDatabase> database_;
-  const Options options_;
+  const absl::Duration duration_;
   bool made_ = false;
 };
 

@@ -36,6 +36,10 @@ absl::StatusOr<std::string> DefaultStorePath() {
   return absl::InvalidArgumentError("there is no HOME to keep the store in; use --store=sqlite:PATH or --store=memory");
 }
 
+bool IsPostgres(const std::string& name) {
+  return absl::StartsWith(name, "postgresql://") || absl::StartsWith(name, "postgres://") || absl::StrContains(name, "dbname=");
+}
+
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock) {
   if (name == "memory") return std::make_unique<MemoryStore>();
   if (name == "sqlite") {
@@ -45,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock*
   }
   const std::string path = absl::StartsWith(name, kSqlitePrefix) ? name.substr(sizeof(kSqlitePrefix) - 1) : "";
   if (!path.empty()) return OpenSqlite(path, clock);
-  return absl::InvalidArgumentError(absl::StrCat("--store=", name, ": use sqlite, sqlite:PATH or memory"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--store=", name, ": use sqlite, sqlite:PATH, postgresql://USER@HOST/DATABASE or memory"));
 }
 
 }  // namespace tidetape::server

@@ -16,6 +16,9 @@ namespace tidetape::server {
 // ~/.local/state/tidetape.
 absl::StatusOr<std::string> DefaultStorePath();
 
+// Whether --store names a PostgreSQL database: as a URL, or as libpq's "host=… dbname=…". See postgres_store.h for it.
+bool IsPostgres(const std::string& name);
+
 // "memory"; "sqlite" in DefaultStorePath(); "sqlite:PATH". InvalidArgument for anything else.
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock);
 

@@ -43,6 +43,13 @@ TEST_F(OpenStoreTest, OpensWhatIsNamed) {
   EXPECT_TRUE(std::filesystem::exists(testing::TempDir() + "/tidetape/server.db"));
 }
 
+TEST_F(OpenStoreTest, TellsPostgresFromFiles) {
+  EXPECT_TRUE(IsPostgres("postgresql://ada@db/tapes"));
+  EXPECT_TRUE(IsPostgres("postgres:///tapes"));
+  EXPECT_TRUE(IsPostgres("host=/run/postgresql dbname=tapes"));
+  for (const char* name : {"sqlite", "sqlite:/x/server.db", "memory", "mysql://x"}) EXPECT_FALSE(IsPostgres(name)) << name;
+}
+
 TEST_F(OpenStoreTest, SaysWhatItKnows) {
   for (const char* name : {"", "mysql://x", "sqlite:", "/some/path"}) {
     const absl::Status status = OpenStore(name, &clock_).status();

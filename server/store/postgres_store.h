@@ -19,8 +19,8 @@ namespace tidetape::server {
 // another server has taken the lease.
 class PostgresStore {
  public:
-  // `connection` as libpq takes it. Connects to nothing yet.
-  static absl::StatusOr<std::unique_ptr<PostgresStore>> Make(const std::string& connection, LeaderLease::Options lease);
+  // `connection` as libpq takes it. Connects to nothing yet. See LeaderLease for the duration.
+  static absl::StatusOr<std::unique_ptr<PostgresStore>> Make(const std::string& connection, absl::Duration lease_duration);
 
   Store& store() { return *store_; }
   LeaderLease& lease() { return *lease_; }

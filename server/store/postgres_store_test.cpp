@@ -20,17 +20,16 @@ PostgresServer& Server() {
   return server;
 }
 
-std::unique_ptr<PostgresStore> MakeStore(const std::string& place, const std::string& address = "here:1",
-                                         absl::Duration duration = absl::Seconds(2)) {
-  return PostgresStore::Make(Server().Connection(place), {address, duration}).value();
+std::unique_ptr<PostgresStore> MakeStore(const std::string& place, absl::Duration duration = absl::Seconds(2)) {
+  return PostgresStore::Make(Server().Connection(place), duration).value();
 }
 
 // Takes over the lease that an earlier store at the place may still have.
-void TakeOver(PostgresStore& store) {
+void TakeOver(PostgresStore& store, const std::string& address = "here:1") {
   static SystemClock clock;
   std::optional<int64_t> term;
   while (!term.has_value()) {
-    term = store.lease().TryTake().value();
+    term = store.lease().TryTake(address).value();
     absl::SleepFor(absl::Milliseconds(5));
   }
   const absl::Status status = store.Lead(*term, &clock);
@@ -38,7 +37,7 @@ void TakeOver(PostgresStore& store) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract, testing::Values([](const std::string& place) {
-                           std::shared_ptr<PostgresStore> leading = MakeStore(place, "here:1", absl::Milliseconds(50));
+                           std::shared_ptr<PostgresStore> leading = MakeStore(place, absl::Milliseconds(50));
                            TakeOver(*leading);
                            return std::shared_ptr<Store>(leading, &leading->store());
                          }));
@@ -48,16 +47,16 @@ INSTANTIATE_TEST_SUITE_P(Postgres, SchemaSuite, testing::Values([](const std::st
                          }));
 
 TEST(PostgresStore, OnlyTheLeaderWrites) {
-  const auto first = MakeStore("onlyleader", "first:1"), second = MakeStore("onlyleader", "second:2", absl::Milliseconds(1));
+  const auto first = MakeStore("onlyleader"), second = MakeStore("onlyleader", absl::Milliseconds(1));
   EXPECT_TRUE(absl::IsUnavailable(first->store().CreateJob("a")));
-  TakeOver(*first);
+  TakeOver(*first, "first:1");
   EXPECT_TRUE(first->store().CreateJob("a").ok());
-  EXPECT_FALSE(second->lease().TryTake().value().has_value());
+  EXPECT_FALSE(second->lease().TryTake("second:2").value().has_value());
   EXPECT_EQ(second->lease().LeaderAddress().value(), "first:1");
   EXPECT_TRUE(absl::IsUnavailable(second->store().CreateJob("b")));
 
   // The first one stands still for longer than its lease runs, and does not know.
-  TakeOver(*second);
+  TakeOver(*second, "second:2");
   EXPECT_EQ(first->lease().LeaderAddress().value(), "second:2");
   const absl::Status late = first->store().CreateJob("c");
   EXPECT_TRUE(absl::IsUnavailable(late)) << late;
@@ -67,31 +66,40 @@ TEST(PostgresStore, OnlyTheLeaderWrites) {
 }
 
 TEST(PostgresStore, ALeaseIsRenewedAlsoLateUnlessAnotherServerTookIt) {
-  const auto first = MakeStore("renew", "first:1", absl::Milliseconds(1)), second = MakeStore("renew", "second:2");
-  const int64_t term = first->lease().TryTake().value().value();
+  const auto first = MakeStore("renew", absl::Milliseconds(1)), second = MakeStore("renew");
+  const int64_t term = first->lease().TryTake("first:1").value().value();
   absl::SleepFor(absl::Milliseconds(20));
   EXPECT_TRUE(first->lease().Renew(term).ok());
   absl::SleepFor(absl::Milliseconds(20));
-  const int64_t next = second->lease().TryTake().value().value();
+  const int64_t next = second->lease().TryTake("second:2").value().value();
   EXPECT_EQ(next, term + 1);
   EXPECT_TRUE(absl::IsFailedPrecondition(first->lease().Renew(term)));
   EXPECT_TRUE(first->lease().Release(term).ok());  // it is not the first one's any more
-  EXPECT_FALSE(first->lease().TryTake().value().has_value());
+  EXPECT_FALSE(first->lease().TryTake("first:1").value().has_value());
   EXPECT_TRUE(second->lease().Release(next).ok());
-  EXPECT_TRUE(first->lease().TryTake().value().has_value());
+  EXPECT_TRUE(first->lease().TryTake("first:1").value().has_value());
+}
+
+// A server that was killed and started again need not wait for itself.
+TEST(PostgresStore, AnEarlierProcessAtTheAddressHasNoLease) {
+  const auto killed = MakeStore("same"), restarted = MakeStore("same");
+  TakeOver(*killed, "here:1");
+  EXPECT_TRUE(killed->store().CreateJob("a").ok());
+  EXPECT_EQ(restarted->lease().TryTake("here:1").value().value(), 2);
+  EXPECT_TRUE(absl::IsUnavailable(killed->store().CreateJob("b")));
 }
 
 // Of many servers that try at once, one gets each term.
 TEST(PostgresStore, TermsAreNotShared) {
   constexpr int kServers = 4, kTerms = 30;
   std::vector<std::unique_ptr<PostgresStore>> stores;
-  for (int i = 0; i < kServers; ++i) stores.push_back(MakeStore("terms", "x:1", absl::Microseconds(1)));
+  for (int i = 0; i < kServers; ++i) stores.push_back(MakeStore("terms", absl::Microseconds(1)));
   std::vector<std::vector<int64_t>> taken(kServers);
   std::vector<std::thread> threads;
   for (int i = 0; i < kServers; ++i) {
     threads.emplace_back([&, i] {
       while (taken[i].size() < kTerms) {
-        if (const auto term = stores[i]->lease().TryTake().value(); term.has_value()) taken[i].push_back(*term);
+        if (const auto term = stores[i]->lease().TryTake("x:1").value(); term.has_value()) taken[i].push_back(*term);
       }
     });
   }
