@@ -1,18 +1,32 @@
 #include "server/agent_stream.h"
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
 #include "server/version.h"
 
 namespace tidetape::server {
 
-AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake) {
-  std::shared_ptr<AgentStream> stream(new AgentStream(registry, streams, intake));
+namespace {
+
+// What a fast peer may send at once: a large tape comes in many chunks.
+constexpr double kBurstSeconds = 10;
+
+}  // namespace
+
+AgentStream::AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second)
+    : registry_(registry), streams_(streams), intake_(intake), peer_(std::move(peer)) {
+  if (messages_per_second > 0) limit_.emplace(messages_per_second, kBurstSeconds * messages_per_second);
+}
+
+AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second) {
+  std::shared_ptr<AgentStream> stream(new AgentStream(registry, streams, intake, std::move(peer), messages_per_second));
   stream->self_ = stream;
   if (streams->Add(stream)) {
     stream->StartRead(&stream->request_);
@@ -112,7 +126,13 @@ void AgentStream::Handled(const absl::Status& status) {
 
 void AgentStream::ReadNext() {
   request_.Clear();
-  StartRead(&request_);
+  const absl::Duration wait = limit_.has_value() ? limit_->Take(absl::Now()) : absl::ZeroDuration();
+  if (wait == absl::ZeroDuration()) return StartRead(&request_);
+  const auto turn = std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait);
+  turn_.Set(turn, [self = shared_from_this()](bool) {
+    absl::MutexLock lock(&self->mutex_);
+    if (!self->finished_) self->StartRead(&self->request_);
+  });
 }
 
 Job::Stored AgentStream::StoredAs(int64_t sequence) {
@@ -138,6 +158,7 @@ void AgentStream::Stored(int64_t sequence, const absl::Status& status) {
 
 absl::Status AgentStream::TakeFirstHello(const v1::Hello& hello, int64_t sequence) {
   if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
+  if (absl::Status status = CheckRight(peer_.who, Right::kReport, hello.job()); !status.ok()) return status;
   sender_ = {hello.job(), hello.rank()};
   absl::StatusOr<std::shared_ptr<Job>> job = registry_->FindOrCreate(hello.job());
   if (!job.ok()) return job.status();
@@ -242,6 +263,8 @@ void AgentStream::Leave() {
   }
   if (job_ != nullptr) job_->Disconnect(sender_.rank, this, parting);
   streams_->Remove(this);
+  peer_.place.reset();
+  turn_.Cancel();
   self_.reset();
 }
 

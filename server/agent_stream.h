@@ -12,21 +12,25 @@
 #ifndef TIDETAPE_SERVER_AGENT_STREAM_H_
 #define TIDETAPE_SERVER_AGENT_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "server/auth/rights.h"
 #include "server/job.h"
 #include "server/job_registry.h"
 #include "server/outbox.h"
 #include "server/rank_channel.h"
+#include "server/rate_limit.h"
 #include "server/stream_set.h"
 #include "server/tape_assembler.h"
 #include "server/validate.h"
@@ -43,8 +47,15 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   // Messages that are read before the store has the first of them.
   static constexpr size_t kUnstored = 64;
 
-  // Begins to read. The stream owns itself until gRPC and the store are done with it; registry, streams and intake outlive it.
-  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake);
+  // Who is at the other end.
+  struct Peer {
+    Principal who;
+    std::shared_ptr<void> place;  // among the peer's streams; held as long as the stream is open
+  };
+
+  // Begins to read. The stream owns itself until gRPC and the store are done with it; registry, streams and intake outlive it. A
+  // peer that sends more than `messages_per_second` in the long run (0: any number) is read more slowly.
+  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second);
 
   // RankChannel. From any thread.
   void SendPlan(std::shared_ptr<const v1::Plan> plan) override;
@@ -60,8 +71,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   void OnDone() override;
 
  private:
-  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake)
-      : registry_(registry), streams_(streams), intake_(intake) {}
+  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second);
 
   // Handles the message that was read, in place or on the intake.
   void Dispatch();
@@ -85,6 +95,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   JobRegistry* const registry_;
   StreamSet* const streams_;
   Worker* const intake_;
+  Peer peer_;
   std::shared_ptr<AgentStream> self_;
 
   // Of the read in flight and its handling; one at a time.
@@ -94,6 +105,8 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   TapeAssembler assembler_;
 
   absl::Mutex mutex_;
+  std::optional<RateLimit> limit_ ABSL_GUARDED_BY(mutex_);
+  grpc::Alarm turn_;  // of the next read, where the peer is too fast
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   v1::ConnectResponse response_;  // of the write in flight
   int64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;

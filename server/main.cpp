@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -14,6 +15,10 @@
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/auth/audit_log.h"
+#include "server/auth/authenticator.h"
+#include "server/auth/server_tls.h"
+#include "server/auth/token_file.h"
 #include "server/clock.h"
 #include "server/lease_keeper.h"
 #include "server/log.h"
@@ -23,7 +28,21 @@
 #include "server/version.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
-          "host:port to listen on; port 0 takes a free one. Connections are neither encrypted nor authenticated.");
+          "host:port to listen on; port 0 takes a free one. Other addresses than this machine's own need a certificate.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "PEM file with the server's certificate and those that vouch for it; read again when it changes.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with the certificate's key.");
+ABSL_FLAG(std::string, tls_client_ca, "",
+          "PEM file with authorities; clients must then bring a certificate of theirs (mutual TLS).");
+ABSL_FLAG(bool, allow_plaintext, false, "Listen without a certificate also where other machines can connect.");
+ABSL_FLAG(std::string, token_file, "",
+          "File with the tokens that are accepted, a line each: NAME ROLE SHA256 [JOBS], with ROLE agent, reader or operator. Read "
+          "again when it changes. Without it whoever can connect may do everything.");
+ABSL_FLAG(std::string, audit_log, "", "File to which changes of limits and pins are appended, one JSON object a line.");
+ABSL_FLAG(uint32_t, streams_per_peer, 16384, "Most streams that one peer (a token's name and a host) may have open.");
+ABSL_FLAG(double, messages_per_second, 100,
+          "Of one stream, in the long run; whoever sends more is read more slowly. 0: any number.");
+ABSL_FLAG(int32_t, max_message_bytes, 8 << 20, "Largest message that is taken.");
 ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
 ABSL_FLAG(std::string, store, "sqlite",
           "Where jobs are kept: sqlite (a file in $STATE_DIRECTORY, $XDG_STATE_HOME/tidetape or ~/.local/state/tidetape), "
@@ -125,6 +144,27 @@ absl::Status Serve() {
   options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
   options.registry.end_after_silence = absl::GetFlag(FLAGS_end_after_silence);
   options.registry.retention = absl::GetFlag(FLAGS_retention);
+  options.streams_per_peer = absl::GetFlag(FLAGS_streams_per_peer);
+  options.messages_per_second = absl::GetFlag(FLAGS_messages_per_second);
+  options.max_receive_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+
+  SystemClock clock;
+  const ServerTls tls = {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_client_ca)};
+  auto credentials = MakeServerCredentials(tls, options.listen, absl::GetFlag(FLAGS_allow_plaintext));
+  if (!credentials.ok()) return credentials.status();
+  options.credentials = *std::move(credentials);
+  std::unique_ptr<TokenFile> tokens;
+  if (const std::string path = absl::GetFlag(FLAGS_token_file); !path.empty()) {
+    auto opened = TokenFile::Open(path, &clock);
+    if (!opened.ok()) return opened.status();
+    tokens = *std::move(opened);
+  }
+  const Authenticator authenticator(std::move(tokens));
+  options.authenticator = &authenticator;
+  const auto audit = AuditLog::Open(absl::GetFlag(FLAGS_audit_log), &clock);
+  if (!audit.ok()) return audit.status();
+  options.audit = audit->get();
+
   const std::string store = absl::GetFlag(FLAGS_store);
   return IsPostgres(store) ? ServeFromPostgres(store, options, signals) : ServeAlone(store, options, signals);
 }

@@ -9,8 +9,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/auth/audit_log.h"
+#include "server/auth/peer_streams.h"
+#include "server/auth/rights.h"
+#include "server/call_door.h"
 #include "server/job_registry.h"
-#include "server/serving_gate.h"
 #include "server/stream_set.h"
 #include "server/worker.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
@@ -19,11 +22,22 @@ namespace tidetape::server {
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  // All outlive the service. Questions that need the planner or write to the store are answered on `question_threads`, hellos and
-  // tapes are taken on `intake_threads`.
-  PlannerServiceImpl(const ServingGate* gate, JobRegistry* registry, StreamSet* streams, Worker* question_threads,
-                     Worker* intake_threads)
-      : gate_(gate), registry_(registry), streams_(streams), question_threads_(question_threads), intake_threads_(intake_threads) {}
+  // What the service works with; all outlive it.
+  struct Parts {
+    const CallDoor* door = nullptr;
+    AuditLog* audit = nullptr;
+    PeerStreams* peers = nullptr;
+    JobRegistry* registry = nullptr;
+    StreamSet* streams = nullptr;
+    // Questions that need the planner or write to the store are answered here.
+    Worker* question_threads = nullptr;
+    // Hellos and tapes are taken here.
+    Worker* intake_threads = nullptr;
+    // Messages a second of one stream, in the long run; 0: any number.
+    double messages_per_second = 0;
+  };
+
+  explicit PlannerServiceImpl(const Parts& parts) : parts_(parts) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
@@ -48,16 +62,18 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                                            const v1::WatchJobRequest* request) override;
 
  private:
-  // Answers with `question(job)` on a question thread.
+  // Answers with `question(job)` on a question thread, where the caller may ask it.
   template <typename Response>
-  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, Right right, const std::string& job, Response* response,
                                 std::function<absl::StatusOr<Response>(Job&)> question);
 
-  const ServingGate* const gate_;
-  JobRegistry* const registry_;
-  StreamSet* const streams_;
-  Worker* const question_threads_;
-  Worker* const intake_threads_;
+  // The same for what changes the job, with an entry in the audit log. `change` fills the entry's before and after.
+  template <typename Response>
+  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const std::string& action, const std::string& job,
+                                   Response* response,
+                                   std::function<absl::StatusOr<Response>(Job&, AuditLog::Entry& entry)> change);
+
+  const Parts parts_;
 };
 
 }  // namespace tidetape::server

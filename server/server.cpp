@@ -26,7 +26,17 @@ Server::Server(const Options& options, Store* store, Clock* clock)
       registry_(options.registry, store, clock, &planning_threads_),
       question_threads_({.threads = options.question_threads}),
       intake_threads_({.threads = options.intake_threads, .queue = kIntakeQueue}),
-      service_(&gate_, &registry_, &streams_, &question_threads_, &intake_threads_) {}
+      log_only_(*AuditLog::Open("", clock)),
+      door_(&gate_, options.authenticator == nullptr ? &open_door_ : options.authenticator),
+      peers_(options.streams_per_peer),
+      service_({.door = &door_,
+                .audit = options.audit == nullptr ? log_only_.get() : options.audit,
+                .peers = &peers_,
+                .registry = &registry_,
+                .streams = &streams_,
+                .question_threads = &question_threads_,
+                .intake_threads = &intake_threads_,
+                .messages_per_second = options.messages_per_second}) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {
   std::unique_ptr<Server> server(new Server(options, store, clock));
@@ -50,7 +60,8 @@ absl::Status Server::Listen() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  const auto credentials = options_.credentials == nullptr ? grpc::InsecureServerCredentials() : options_.credentials;
+  builder.AddListeningPort(options_.listen, credentials, &port);
   builder.RegisterService(&service_);
   builder.SetMaxReceiveMessageSize(options_.max_receive_bytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(options_.keepalive_interval));

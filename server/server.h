@@ -12,6 +12,10 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "server/auth/audit_log.h"
+#include "server/auth/authenticator.h"
+#include "server/auth/peer_streams.h"
+#include "server/call_door.h"
 #include "server/clock.h"
 #include "server/job_registry.h"
 #include "server/planner_service.h"
@@ -28,6 +32,15 @@ class Server {
     // host:port; port 0 takes a free one.
     std::string listen = "127.0.0.1:50551";
     JobRegistry::Options registry;
+    // How connections are secured; null: plaintext.
+    std::shared_ptr<grpc::ServerCredentials> credentials;
+    // Who may call, and where changes are written down; both outlive the server. Null: everybody is an operator, and the log alone.
+    const Authenticator* authenticator = nullptr;
+    AuditLog* audit = nullptr;
+    // Most streams of one peer: a token's name and a host.
+    size_t streams_per_peer = 16384;
+    // Messages a second of one stream, in the long run; whoever sends more is read more slowly. 0: any number.
+    double messages_per_second = 0;
     // Begin without the store's jobs and refuse all calls, until Lead().
     bool stand_by = false;
     // Threads that plan; jobs queue for them.
@@ -84,6 +97,10 @@ class Server {
   Worker question_threads_;
   Worker intake_threads_;
   ServingGate gate_;
+  const Authenticator open_door_{nullptr};
+  const std::unique_ptr<AuditLog> log_only_;
+  const CallDoor door_;
+  PeerStreams peers_;
   PlannerServiceImpl service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::string address_;

@@ -24,7 +24,8 @@ gpr_timespec AsGrpcTime(std::chrono::steady_clock::time_point time) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(left, 0), GPR_TIMESPAN));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const GrpcLink::Tuning& tuning) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const net::ClientCredentials& credentials,
+                                           const GrpcLink::Tuning& tuning) {
   grpc::ChannelArguments arguments;
   const auto set = [&arguments](const char* name, std::chrono::milliseconds time) {
     arguments.SetInt(name, static_cast<int>(time.count()));
@@ -37,14 +38,16 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Grp
   // A training job's proxy leads to data sets, not to its planner.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kLargestPlanBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto secured = credentials.ForChannel(arguments);
+  return grpc::CreateCustomChannel(address, secured, arguments);
 }
 
 }  // namespace
 
-GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning)
+GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning, net::ClientSecurity security)
     : options_(std::move(options)),
       tuning_(tuning),
+      security_(std::move(security)),
       outbox_(tuning.report_capacity, options_.memory_limit_bytes),
       servers_(options_.planner),
       backoff_(tuning.backoff, std::random_device{}()) {
@@ -145,13 +148,27 @@ GrpcLink::Clock::time_point GrpcLink::NextDeadline() const {
   return superseded_ ? Clock::time_point::max() : retry_at_;
 }
 
+absl::Status GrpcLink::PrepareStub() {
+  absl::StatusOr<net::ClientCredentials> credentials = net::ClientCredentials::Load(security_, servers_.current());
+  if (!credentials.ok()) return credentials.status();
+  const bool same = stub_ != nullptr && connected_to_ == servers_.current() && credentials->SameChannel(credentials_);
+  credentials_ = *std::move(credentials);
+  if (same) return absl::OkStatus();
+  connected_to_ = servers_.current();
+  stub_ = v1::PlannerService::NewStub(MakeChannel(connected_to_, credentials_, tuning_));
+  return absl::OkStatus();
+}
+
 void GrpcLink::StartCall() {
-  if (stub_ == nullptr || connected_to_ != servers_.current()) {
-    connected_to_ = servers_.current();
-    stub_ = v1::PlannerService::NewStub(MakeChannel(connected_to_, tuning_));
+  if (absl::Status status = PrepareStub(); !status.ok()) {
+    // The files may be there later, as where something renews them.
+    retry_at_ = Clock::now() + backoff_.Next();
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    error_ = std::string(status.message());
+    return;
   }
   StreamSession session(options_, outbox_, plans_, /*recap=*/streams_ > 0);
-  call_ = std::make_unique<ConnectCall>(*stub_, queue_, std::move(session), Clock::now() + tuning_.welcome_timeout);
+  call_ = std::make_unique<ConnectCall>(*stub_, queue_, credentials_, std::move(session), Clock::now() + tuning_.welcome_timeout);
 }
 
 void GrpcLink::Advance(Clock::time_point now) {

@@ -21,10 +21,12 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "agent/link/backoff.h"
 #include "agent/link/outbox.h"
 #include "agent/link/planner_link.h"
 #include "agent/link/server_list.h"
+#include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::link {
@@ -58,7 +60,8 @@ class GrpcLink : public PlannerLink {
     std::chrono::milliseconds keepalive_timeout{10000};
   };
 
-  GrpcLink(LinkOptions options, const Tuning& tuning);
+  // Certificates and the token come from the files that `security` names, which are read at every attempt to connect.
+  GrpcLink(LinkOptions options, const Tuning& tuning, net::ClientSecurity security = net::SecurityFromEnvironment());
   ~GrpcLink() override;
 
   bool HasTape(uint64_t structure_hash) const override;
@@ -75,6 +78,8 @@ class GrpcLink : public PlannerLink {
   // The link's thread.
   void Run();
   void StartCall();
+  // A stub for the server of the next attempt, with what the files say now.
+  absl::Status PrepareStub();
   // Chooses the server of the next attempt, and says how long to wait for it.
   Clock::duration NextAttempt(const grpc::Status& status, bool welcomed);
   void Advance(Clock::time_point now);
@@ -90,6 +95,7 @@ class GrpcLink : public PlannerLink {
 
   const LinkOptions options_;
   const Tuning tuning_;
+  const net::ClientSecurity security_;
   Outbox outbox_;
 
   // Whether the stream takes messages, so that a caller's news is worth a wake-up.
@@ -108,7 +114,9 @@ class GrpcLink : public PlannerLink {
 
   // The link's thread's own.
   ServerList servers_;
-  std::string connected_to_;  // the server of stub_
+  // The server of stub_, and what proves who is who there.
+  std::string connected_to_;
+  net::ClientCredentials credentials_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
   std::unique_ptr<ConnectCall> call_;
   Backoff backoff_;

@@ -102,12 +102,17 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_THAT(Ctl("simulate example --memory-limit max").output, HasSubstr("limit        max"));
   EXPECT_THAT(Ctl("watch example --for 0.5 -o json").output, HasSubstr("\"job\":\"example\""));
 
+  std::ofstream(Temporary("problem.json")) << Ctl("problem example").output;
+  const Outcome ended = Ctl("end example");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.output, "example: anyone ended it\n");
+  EXPECT_THAT(Ctl("jobs").output, HasSubstr("ended"));
+
   const Outcome unknown = Ctl("plan exampel");
   EXPECT_EQ(unknown.code, 1);
   EXPECT_THAT(unknown.output, HasSubstr("Did you mean 'example'?"));
 
   // What the server would solve can be solved without it.
-  std::ofstream(Temporary("problem.json")) << Ctl("problem example").output;
   EXPECT_EQ(server.Stop(), 0);
   const Outcome solved = Ctl("solve -o json " + Temporary("problem.json"));
   EXPECT_EQ(solved.code, 0) << solved.output;
