@@ -22,6 +22,7 @@ int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milli
 
 Server::Server(const Options& options, Store* store, Clock* clock)
     : options_(options),
+      store_(store),
       planning_threads_({.threads = options.planning_threads}),
       registry_(options.registry, store, clock, &planning_threads_),
       question_threads_({.threads = options.question_threads}),
@@ -51,6 +52,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, St
 absl::Status Server::Lead() {
   if (absl::Status status = registry_.Restore(); !status.ok()) return status;
   gate_.Open();
+  TellHealth(absl::OkStatus());
   sweeper_ = std::thread([this] { SweepUntilStopped(); });
   return absl::OkStatus();
 }
@@ -77,6 +79,7 @@ absl::Status Server::Listen() {
   }
   const size_t colon = options_.listen.rfind(':');
   address_ = absl::StrCat(options_.listen.substr(0, colon), ":", port);
+  TellHealth(options_.stand_by ? absl::UnavailableError("this server stands by") : absl::OkStatus());
   return absl::OkStatus();
 }
 
@@ -97,15 +100,35 @@ void Server::SweepUntilStopped() {
   absl::MutexLock lock(&sweep_mutex_);
   while (!sweep_mutex_.AwaitWithTimeout(absl::Condition(&stop_sweeping_), options_.sweep_interval)) {
     sweep_mutex_.Unlock();
-    registry_.Sweep();
+    const absl::Status store = store_->Check();
+    TellHealth(store);
+    if (store.ok()) registry_.Sweep();
     sweep_mutex_.Lock();
   }
 }
 
+void Server::TellHealth(const absl::Status& store) {
+  if (grpc_server_ == nullptr) return;  // it does not listen yet, and begins as what it is then
+  auto* health = grpc_server_->GetHealthCheckService();
+  health->SetServingStatus("live", true);
+  health->SetServingStatus("store", store.ok());
+  const bool ready = store.ok() && gate_.Check().ok() && !drained_;
+  health->SetServingStatus("", ready);
+  health->SetServingStatus(v1::PlannerService::service_full_name(), ready);
+  if (store.message() != store_complaint_) {
+    store_complaint_ = std::string(store.message());
+    if (store.ok()) {
+      spdlog::info("the store takes writes again");
+    } else {
+      spdlog::error("the store takes no writes: {}", store_complaint_);
+    }
+  }
+}
+
 void Server::Drain() {
-  if (grpc_server_ == nullptr || std::exchange(drained_, true)) return;
-  grpc_server_->GetHealthCheckService()->SetServingStatus(false);
+  if (grpc_server_ == nullptr || drained_.exchange(true)) return;
   StopSweeping();
+  TellHealth(store_->Check());
   const size_t left = streams_.Drain(options_.reconnect_after, options_.drain_wait);
   if (left > 0) spdlog::info("{} streams did not leave in time, ending them", left);
   grpc_server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.shutdown_wait));

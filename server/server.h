@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -26,6 +27,10 @@
 
 namespace tidetape::server {
 
+// The gRPC health service tells, by service name:
+//   "live"                                 the process answers; true until it ends
+//   "store"                                the store takes writes
+//   "" and "tidetape.v1.PlannerService"    ready: this server leads, its store takes writes, and it is not about to stop
 class Server {
  public:
   struct Options {
@@ -49,7 +54,7 @@ class Server {
     int question_threads = 2;
     // Threads that take hellos and tapes: they check them and wait for the store.
     int intake_threads = 4;
-    // How often jobs are looked after: ended, forgotten, planned again.
+    // How often the store is tried, and jobs are looked after: ended, forgotten, planned again.
     absl::Duration sweep_interval = absl::Seconds(2);
     // Largest message that is taken, bytes.
     int max_receive_bytes = 8 << 20;
@@ -88,9 +93,12 @@ class Server {
   Server(const Options& options, Store* store, Clock* clock);
   absl::Status Listen();
   void SweepUntilStopped();
+  // Tells the health service what the server can do now.
+  void TellHealth(const absl::Status& store);
   void StopSweeping();
 
   const Options options_;
+  Store* const store_;
   Worker planning_threads_;
   JobRegistry registry_;
   StreamSet streams_;
@@ -104,9 +112,10 @@ class Server {
   PlannerServiceImpl service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::string address_;
-  bool drained_ = false;
+  std::atomic<bool> drained_ = false;
   absl::Mutex sweep_mutex_;
   bool stop_sweeping_ ABSL_GUARDED_BY(sweep_mutex_) = false;
+  std::string store_complaint_;  // told last; of the thread that tells
   std::thread sweeper_;
 };
 

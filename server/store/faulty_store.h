@@ -21,6 +21,9 @@ class FaultyStore final : public Store {
 
   explicit FaultyStore(Store* backend) : backend_(backend) {}
 
+  // From now on; not while calls are under way.
+  void Use(Store* backend) { backend_ = backend; }
+
   // The next `writes` writes fail in this way.
   void Fail(Fault fault, int writes = 1) {
     absl::MutexLock lock(&mutex_);
@@ -96,7 +99,7 @@ class FaultyStore final : public Store {
     return fault == Fault::kAfterResponse ? Error() : status;
   }
 
-  Store* const backend_;
+  Store* backend_;
   absl::Mutex mutex_;
   Fault fault_ ABSL_GUARDED_BY(mutex_) = Fault::kNone;
   int left_ ABSL_GUARDED_BY(mutex_) = 0;
