@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "server/limit_text.h"
 #include "server/log.h"
@@ -57,6 +58,7 @@ std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const Incarnatio
   committed_ = nullptr;
   planning_status_ = absl::OkStatus();
   measured_.ShrinkTo(record.world_size);
+  taken_tapes_.clear();
   return superseded;
 }
 
@@ -170,8 +172,15 @@ absl::StatusOr<Job::Rank*> Job::FindRank(int32_t rank, const RankChannel* channe
   return &it->second;
 }
 
+void Job::RememberTape(size_t content) {
+  constexpr size_t kRemembered = 4096;
+  if (taken_tapes_.size() == kRemembered) taken_tapes_.clear();
+  taken_tapes_.insert(content);
+}
+
 absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::BlockTape& tape) {
   const uint64_t hash = tape.structure_hash();
+  const size_t content = absl::HashOf(tape.SerializeAsString());
   {
     absl::MutexLock write_lock(&write_mutex_);
     v1::BlockTape merged = tape;
@@ -180,6 +189,7 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
     {
       absl::MutexLock lock(&mutex_);
       if (const auto found = FindRank(rank, channel); !found.ok()) return found.status();
+      if (taken_tapes_.count(content) > 0) return absl::OkStatus();
       incarnation = incarnation_.id;
       sent_in_this_incarnation = measured_.SentIn(incarnation, hash);
     }
@@ -189,13 +199,20 @@ absl::Status Job::AddTape(int32_t rank, const RankChannel* channel, const v1::Bl
     // Within one incarnation the worst rank counts; a new start of the job may have other sizes and replaces what was there.
     if (known.ok() && sent_in_this_incarnation && !reshaped) {
       merged = *known;
-      if (!RaiseBytes(tape, merged)) return absl::OkStatus();
+      if (!RaiseBytes(tape, merged)) {
+        absl::MutexLock lock(&mutex_);
+        if (incarnation_.id == incarnation) RememberTape(content);
+        return absl::OkStatus();
+      }
     }
     const auto known_costs = reshaped ? Store::KnownCosts::kForget : Store::KnownCosts::kKeep;
     if (absl::Status status = store_->PutTape(name_, merged, known_costs); !status.ok()) return status;
 
     absl::MutexLock lock(&mutex_);
     measured_.PutTape(merged, incarnation, reshaped);
+    // What a tape of another shape replaced has to be taken again where it comes back.
+    if (reshaped) taken_tapes_.clear();
+    RememberTape(content);
     ++revision_;
     revision_reason_ = absl::StrCat("the tape of ", tape.name(), " changed");
   }

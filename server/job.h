@@ -157,6 +157,7 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<Admission> Admit(const v1::Hello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<RankChannel>> StartIncarnation(const IncarnationRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Rank*> FindRank(int32_t rank, const RankChannel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RememberTape(size_t content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   RankUpdate MakeUpdate(int32_t number, const Rank& rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Revive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   absl::Status PutEnd(const JobEnd& end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
@@ -188,6 +189,8 @@ class Job : public std::enable_shared_from_this<Job> {
   std::map<int32_t, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
   // Tapes are changed under write_mutex_, too.
   JobMeasurements measured_ ABSL_GUARDED_BY(mutex_);
+  // Hashes of the tapes that were taken in this incarnation, so that the many ranks that send equal ones cost next to nothing.
+  std::set<size_t> taken_tapes_ ABSL_GUARDED_BY(mutex_);
   v1::Constraints constraints_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const v1::Plan> committed_ ABSL_GUARDED_BY(mutex_);
   int64_t highest_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // committed, or told of by a rank

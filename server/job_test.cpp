@@ -504,5 +504,27 @@ TEST_F(JobTest, EndsAfterASilenceAndComesBack) {
   EXPECT_FALSE(store_.GetJob("example")->end.has_value());
 }
 
+TEST_F(JobTest, EqualTapesOfManyRanksAreTakenOnce) {
+  const auto zero = Connect(ExampleHello(0, 2));
+  const auto one = Connect(ExampleHello(1, 2));
+  ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
+  const int64_t revision = store_.GetJob("example")->revision;
+  ASSERT_TRUE(job_->AddTape(1, one.get(), ExampleTape()).ok());
+  v1::BlockTape larger = ExampleTape();
+  larger.mutable_storages(1)->set_bytes(500);
+  EXPECT_EQ(store_.GetJob("example")->revision, revision);
+  ASSERT_TRUE(job_->AddTape(1, one.get(), larger).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->storages(1).bytes(), 500);
+  // The smaller one again changes nothing, another shape and back does.
+  ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->storages(1).bytes(), 500);
+  v1::BlockTape reshaped = ExampleTape();
+  reshaped.mutable_ops(1)->set_name("aten::other");
+  ASSERT_TRUE(job_->AddTape(1, one.get(), reshaped).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->ops(1).name(), "aten::other");
+  ASSERT_TRUE(job_->AddTape(1, one.get(), ExampleTape()).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->ops(1).name(), "aten::op2");
+}
+
 }  // namespace
 }  // namespace tidetape::server
