@@ -20,13 +20,16 @@ constexpr double kBurstSeconds = 10;
 
 }  // namespace
 
-AgentStream::AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second)
-    : registry_(registry), streams_(streams), intake_(intake), peer_(std::move(peer)) {
+AgentStream::AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                         double messages_per_second)
+    : registry_(registry), streams_(streams), intake_(intake), peer_(std::move(peer)), assembler_(tape_budget) {
   if (messages_per_second > 0) limit_.emplace(messages_per_second, kBurstSeconds * messages_per_second);
 }
 
-AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second) {
-  std::shared_ptr<AgentStream> stream(new AgentStream(registry, streams, intake, std::move(peer), messages_per_second));
+AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                                double messages_per_second) {
+  std::shared_ptr<AgentStream> stream(
+      new AgentStream(registry, streams, intake, tape_budget, std::move(peer), messages_per_second));
   stream->self_ = stream;
   if (streams->Add(stream)) {
     stream->StartRead(&stream->request_);
@@ -184,6 +187,7 @@ absl::Status AgentStream::TakeLaterHello(const v1::Hello& hello, int64_t sequenc
 absl::Status AgentStream::TakeTape(const v1::BlockTape& tape, int64_t sequence) {
   absl::Status status = ValidateTape(sender_, tape);
   if (status.ok()) status = job_->AddTape(sender_.rank, this, tape);
+  assembler_.Done();
   if (status.ok()) Stored(sequence, status);
   return status;
 }

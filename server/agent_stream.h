@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "server/auth/rights.h"
+#include "server/byte_budget.h"
 #include "server/job.h"
 #include "server/job_registry.h"
 #include "server/outbox.h"
@@ -53,9 +54,10 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
     std::shared_ptr<void> place;  // among the peer's streams; held as long as the stream is open
   };
 
-  // Begins to read. The stream owns itself until gRPC and the store are done with it; registry, streams and intake outlive it. A
+  // Begins to read. The stream owns itself until gRPC and the store are done with it; the parts outlive it. A
   // peer that sends more than `messages_per_second` in the long run (0: any number) is read more slowly.
-  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second);
+  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                            double messages_per_second);
 
   // RankChannel. From any thread.
   void SendPlan(std::shared_ptr<const v1::Plan> plan) override;
@@ -71,7 +73,8 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   void OnDone() override;
 
  private:
-  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, Peer peer, double messages_per_second);
+  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+              double messages_per_second);
 
   // Handles the message that was read, in place or on the intake.
   void Dispatch();

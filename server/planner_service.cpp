@@ -102,7 +102,8 @@ grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerService
   if (peer.place == nullptr) {
     return new RefusedConnect(ToGrpc(absl::ResourceExhaustedError("this peer has too many streams open; see --streams_per_peer")));
   }
-  return AgentStream::Start(parts_.registry, parts_.streams, parts_.intake_threads, std::move(peer), parts_.messages_per_second);
+  return AgentStream::Start(parts_.registry, parts_.streams, parts_.intake_threads, parts_.tape_budget, std::move(peer),
+                            parts_.messages_per_second);
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,

@@ -12,6 +12,7 @@
 #include "server/auth/audit_log.h"
 #include "server/auth/peer_streams.h"
 #include "server/auth/rights.h"
+#include "server/byte_budget.h"
 #include "server/call_door.h"
 #include "server/job_registry.h"
 #include "server/stream_set.h"
@@ -33,6 +34,8 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
     Worker* question_threads = nullptr;
     // Hellos and tapes are taken here.
     Worker* intake_threads = nullptr;
+    // Of tapes that are not complete yet.
+    ByteBudget* tape_budget = nullptr;
     // Messages a second of one stream, in the long run; 0: any number.
     double messages_per_second = 0;
   };

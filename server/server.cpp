@@ -30,6 +30,7 @@ Server::Server(const Options& options, Store* store, Clock* clock)
       log_only_(*AuditLog::Open("", clock)),
       door_(&gate_, options.authenticator == nullptr ? &open_door_ : options.authenticator),
       peers_(options.streams_per_peer),
+      tape_budget_(options.tape_bytes),
       service_({.door = &door_,
                 .audit = options.audit == nullptr ? log_only_.get() : options.audit,
                 .peers = &peers_,
@@ -37,6 +38,7 @@ Server::Server(const Options& options, Store* store, Clock* clock)
                 .streams = &streams_,
                 .question_threads = &question_threads_,
                 .intake_threads = &intake_threads_,
+                .tape_budget = &tape_budget_,
                 .messages_per_second = options.messages_per_second}) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {

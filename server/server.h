@@ -16,6 +16,7 @@
 #include "server/auth/audit_log.h"
 #include "server/auth/authenticator.h"
 #include "server/auth/peer_streams.h"
+#include "server/byte_budget.h"
 #include "server/call_door.h"
 #include "server/clock.h"
 #include "server/job_registry.h"
@@ -44,6 +45,8 @@ class Server {
     AuditLog* audit = nullptr;
     // Most streams of one peer: a token's name and a host.
     size_t streams_per_peer = 16384;
+    // Bytes of tapes that are not complete yet, of all streams together; agents that send more at once come back later.
+    int64_t tape_bytes = int64_t{2} << 30;
     // Messages a second of one stream, in the long run; whoever sends more is read more slowly. 0: any number.
     double messages_per_second = 0;
     // Begin without the store's jobs and refuse all calls, until Lead().
@@ -109,6 +112,7 @@ class Server {
   const std::unique_ptr<AuditLog> log_only_;
   const CallDoor door_;
   PeerStreams peers_;
+  ByteBudget tape_budget_;
   PlannerServiceImpl service_;
   std::unique_ptr<grpc::Server> grpc_server_;
   std::string address_;
