@@ -128,7 +128,7 @@ absl::Status PostgresDatabase::Connect() {
       database_, [](void*, const char*) {}, nullptr);
   const Result set(PQexec(database_, kSession));
   if (PQresultStatus(set.get()) == PGRES_COMMAND_OK) return absl::OkStatus();
-  const absl::Status status = Error(StateOf(set.get()));
+  absl::Status status = Error(StateOf(set.get()));
   Disconnect();
   return status;
 }
