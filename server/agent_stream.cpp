@@ -1,18 +1,35 @@
 #include "server/agent_stream.h"
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/grpc_status.h"
 #include "server/log.h"
 #include "server/version.h"
 
 namespace tidetape::server {
 
-AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams) {
-  std::shared_ptr<AgentStream> stream(new AgentStream(registry, streams));
+namespace {
+
+// What a fast peer may send at once: a large tape comes in many chunks.
+constexpr double kBurstSeconds = 10;
+
+}  // namespace
+
+AgentStream::AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                         double messages_per_second)
+    : registry_(registry), streams_(streams), intake_(intake), peer_(std::move(peer)), assembler_(tape_budget) {
+  if (messages_per_second > 0) limit_.emplace(messages_per_second, kBurstSeconds * messages_per_second);
+}
+
+AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                                double messages_per_second) {
+  std::shared_ptr<AgentStream> stream(
+      new AgentStream(registry, streams, intake, tape_budget, std::move(peer), messages_per_second));
   stream->self_ = stream;
   if (streams->Add(stream)) {
     stream->StartRead(&stream->request_);
@@ -23,78 +40,156 @@ AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams) {
 }
 
 void AgentStream::OnReadDone(bool ok) {
-  if (!ok) {
-    // The agent ended its side, or the call is gone.
-    Close(absl::OkStatus());
-    return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (finished_) return;
+    if (!ok) {
+      // The agent ended its side, or the call is gone; then OnCancel follows.
+      peer_ended_ = true;
+      FinishWhenAllIsSaid();
+      return;
+    }
+    handling_ = true;
   }
-  if (absl::Status status = Take(request_); !status.ok()) {
-    spdlog::warn("stream refused: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
-    Close(status);
-    return;
-  }
-  absl::MutexLock lock(&mutex_);
-  if (finished_) return;
-  outbox_.PutAck(request_.sequence());
-  request_.Clear();
-  StartRead(&request_);
-  WriteNext();
+  Dispatch();
 }
 
-absl::Status AgentStream::Take(const v1::ConnectRequest& request) {
+void AgentStream::Dispatch() {
+  if (absl::Status status = TakeSequence(request_); !status.ok()) return Handled(status);
+  const int64_t sequence = request_.sequence();
+  std::function<absl::Status()> costly;
+  absl::Status status;
+  switch (request_.message_case()) {
+    case v1::ConnectRequest::kHello:
+      if (job_ == nullptr) {
+        costly = [this, sequence] { return TakeFirstHello(request_.hello(), sequence); };
+      } else {
+        status = TakeLaterHello(request_.hello(), sequence);
+      }
+      break;
+    case v1::ConnectRequest::kTapeChunk: {
+      absl::StatusOr<std::optional<v1::BlockTape>> tape = assembler_.Add(sender_, request_.tape_chunk());
+      status = tape.status();
+      if (!status.ok()) break;
+      if (tape->has_value()) {
+        costly = [this, sequence, tape = std::move(**tape)] { return TakeTape(tape, sequence); };
+      } else {
+        Stored(sequence, absl::OkStatus());  // it is the tape's last chunk that counts
+      }
+      break;
+    }
+    case v1::ConnectRequest::kStepReport:
+      status = ValidateReport(sender_, request_.step_report());
+      if (status.ok()) status = job_->AddReport(sender_.rank, this, request_.step_report(), StoredAs(sequence));
+      break;
+    case v1::ConnectRequest::kPlanHeld:
+      status = job_->AddPlanHeld(sender_.rank, this, request_.plan_held(), StoredAs(sequence));
+      break;
+    case v1::ConnectRequest::kPlanActivated:
+      status = job_->AddPlanActivated(sender_.rank, this, request_.plan_activated(), StoredAs(sequence));
+      break;
+    default:
+      // A newer agent's kind of message; taking it as read keeps old servers useful.
+      Stored(sequence, absl::OkStatus());
+  }
+  if (costly == nullptr) return Handled(status);
+  const bool posted = intake_->Post([self = shared_from_this(), costly = std::move(costly)] { self->Handled(costly()); });
+  if (!posted) Handled(absl::UnavailableError("too many agents send hellos and tapes at once; connect again later"));
+}
+
+absl::Status AgentStream::TakeSequence(const v1::ConnectRequest& request) {
+  absl::MutexLock lock(&mutex_);
   if (request.sequence() <= last_sequence_) {
     return absl::InvalidArgumentError(absl::StrCat("job '", sender_.job, "', rank ", sender_.rank,
                                                    ": sequence = ", request.sequence(), " must be above ", last_sequence_));
   }
+  if (job_ == nullptr && !request.has_hello()) return absl::InvalidArgumentError("the first message of a stream must be hello");
   last_sequence_ = request.sequence();
-  if (request.has_hello()) return TakeHello(request.hello());
-  if (job_ == nullptr) return absl::InvalidArgumentError("the first message of a stream must be hello");
-  switch (request.message_case()) {
-    case v1::ConnectRequest::kTapeChunk:
-      return TakeTapeChunk(request.tape_chunk());
-    case v1::ConnectRequest::kStepReport:
-      return TakeReport(request.step_report());
-    case v1::ConnectRequest::kPlanHeld:
-      return job_->AddPlanHeld(sender_.rank, this, request.plan_held());
-    case v1::ConnectRequest::kPlanActivated:
-      return job_->AddPlanActivated(sender_.rank, this, request.plan_activated());
-    default:
-      // A newer agent's kind of message; taking it as read keeps old servers useful.
-      return absl::OkStatus();
-  }
+  unstored_.insert(last_sequence_);
+  return absl::OkStatus();
 }
 
-absl::Status AgentStream::TakeHello(const v1::Hello& hello) {
-  if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
-  if (job_ != nullptr) {
-    if (hello.job() != sender_.job || hello.rank() != sender_.rank) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("job '", sender_.job, "', rank ", sender_.rank, ": a later hello must name the same job and rank"));
-    }
-    return job_->Update(hello, this);
+void AgentStream::Handled(const absl::Status& status) {
+  if (!status.ok()) {
+    spdlog::warn("stream refused: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
+    Close(status);
   }
+  bool leave = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    handling_ = false;
+    leave = done_;
+    if (!finished_) {
+      reading_late_ = unstored_.size() >= kUnstored;
+      if (!reading_late_) ReadNext();
+    }
+  }
+  if (leave) Leave();
+}
+
+void AgentStream::ReadNext() {
+  request_.Clear();
+  const absl::Duration wait = limit_.has_value() ? limit_->Take(absl::Now()) : absl::ZeroDuration();
+  if (wait == absl::ZeroDuration()) return StartRead(&request_);
+  const auto turn = std::chrono::system_clock::now() + absl::ToChronoMicroseconds(wait);
+  turn_.Set(turn, [self = shared_from_this()](bool) {
+    absl::MutexLock lock(&self->mutex_);
+    if (!self->finished_) self->StartRead(&self->request_);
+  });
+}
+
+Job::Stored AgentStream::StoredAs(int64_t sequence) {
+  return [self = shared_from_this(), sequence](const absl::Status& status) { self->Stored(sequence, status); };
+}
+
+void AgentStream::Stored(int64_t sequence, const absl::Status& status) {
+  if (!status.ok()) {
+    spdlog::warn("not stored: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
+    return Close(status);
+  }
+  absl::MutexLock lock(&mutex_);
+  unstored_.erase(sequence);
+  outbox_.PutAck(unstored_.empty() ? last_sequence_ : *unstored_.begin() - 1);
+  if (finished_) return;
+  if (reading_late_ && !handling_ && unstored_.size() < kUnstored / 2) {
+    reading_late_ = false;
+    ReadNext();
+  }
+  WriteNext();
+  FinishWhenAllIsSaid();
+}
+
+absl::Status AgentStream::TakeFirstHello(const v1::Hello& hello, int64_t sequence) {
+  if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
+  if (absl::Status status = CheckRight(peer_.who, Right::kReport, hello.job()); !status.ok()) return status;
   sender_ = {hello.job(), hello.rank()};
   absl::StatusOr<std::shared_ptr<Job>> job = registry_->FindOrCreate(hello.job());
   if (!job.ok()) return job.status();
-  absl::StatusOr<v1::Welcome> welcome = (*job)->Connect(hello, shared_from_this());
+  absl::StatusOr<v1::Welcome> welcome = (*job)->Connect(hello, shared_from_this(), StoredAs(sequence));
   if (!welcome.ok()) return welcome.status();
   job_ = *std::move(job);
   welcome->set_server_version(kVersion);
   absl::MutexLock lock(&mutex_);
   outbox_.PutWelcome(*std::move(welcome));
+  WriteNext();
   return absl::OkStatus();
 }
 
-absl::Status AgentStream::TakeTapeChunk(const v1::TapeChunk& chunk) {
-  absl::StatusOr<std::optional<v1::BlockTape>> tape = assembler_.Add(sender_, chunk);
-  if (!tape.ok() || !tape->has_value()) return tape.status();
-  if (absl::Status status = ValidateTape(sender_, **tape); !status.ok()) return status;
-  return job_->AddTape(sender_.rank, this, **tape);
+absl::Status AgentStream::TakeLaterHello(const v1::Hello& hello, int64_t sequence) {
+  if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
+  if (hello.job() != sender_.job || hello.rank() != sender_.rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job '", sender_.job, "', rank ", sender_.rank, ": a later hello must name the same job and rank"));
+  }
+  return job_->Update(hello, this, StoredAs(sequence));
 }
 
-absl::Status AgentStream::TakeReport(const v1::StepReport& report) {
-  if (absl::Status status = ValidateReport(sender_, report); !status.ok()) return status;
-  return job_->AddReport(sender_.rank, this, report);
+absl::Status AgentStream::TakeTape(const v1::BlockTape& tape, int64_t sequence) {
+  absl::Status status = ValidateTape(sender_, tape);
+  if (status.ok()) status = job_->AddTape(sender_.rank, this, tape);
+  assembler_.Done();
+  if (status.ok()) Stored(sequence, status);
+  return status;
 }
 
 void AgentStream::SendPlan(std::shared_ptr<const v1::Plan> plan) {
@@ -111,6 +206,7 @@ void AgentStream::RequestTapes(const std::vector<uint64_t>& structure_hashes) {
 
 void AgentStream::Drain(absl::Duration reconnect_after) {
   absl::MutexLock lock(&mutex_);
+  draining_ = true;
   outbox_.PutDrain(absl::ToDoubleSeconds(reconnect_after));
   WriteNext();
 }
@@ -129,6 +225,14 @@ void AgentStream::OnWriteDone(bool ok) {
   writing_ = false;
   // A failed write means that the call is gone; OnCancel or the read in flight ends it.
   if (ok) WriteNext();
+  FinishWhenAllIsSaid();
+}
+
+void AgentStream::FinishWhenAllIsSaid() {
+  if (!peer_ended_ || writing_ || finished_ || !unstored_.empty()) return;
+  finished_ = true;
+  goodbye_ = !draining_ && !peer_lost_;
+  Finish(grpc::Status::OK);
 }
 
 void AgentStream::Close(const absl::Status& status) {
@@ -137,11 +241,34 @@ void AgentStream::Close(const absl::Status& status) {
   Finish(ToGrpc(status));
 }
 
-void AgentStream::OnCancel() { Close(absl::CancelledError("the peer is gone")); }
+void AgentStream::OnCancel() {
+  {
+    absl::MutexLock lock(&mutex_);
+    goodbye_ = false;
+    peer_lost_ = true;
+  }
+  Close(absl::CancelledError("the peer is gone"));
+}
 
 void AgentStream::OnDone() {
-  if (job_ != nullptr) job_->Disconnect(sender_.rank, this);
+  {
+    absl::MutexLock lock(&mutex_);
+    done_ = true;
+    if (handling_) return;
+  }
+  Leave();
+}
+
+void AgentStream::Leave() {
+  Job::Parting parting = Job::Parting::kLost;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (goodbye_) parting = Job::Parting::kGoodbye;
+  }
+  if (job_ != nullptr) job_->Disconnect(sender_.rank, this, parting);
   streams_->Remove(this);
+  peer_.place.reset();
+  turn_.Cancel();
   self_.reset();
 }
 

@@ -1,27 +1,41 @@
 // The server's end of one rank's stream.
 //
-// At most one read and one write are in flight. What waits to be written lies in an Outbox, so a slow reader costs bounded memory.
-// Every message is acknowledged by its sequence number once the job, and a durable store, has taken it; acknowledgements that wait
-// coalesce. Finish is called exactly once: by the first of an error, the peer's end, a cancellation, or Close.
+// At most one read and one write are in flight. What waits to be written lies in an Outbox, so a slow reader costs bounded memory;
+// and no more than kUnstored messages are read ahead of the store, so a slow store does, too.
+//
+// Every message is acknowledged by its sequence number once the job, and a durable store, has taken it and all before it;
+// acknowledgements that wait coalesce. Messages that may wait for the store or cost time (the first hello, tapes) are handled on
+// the intake's threads, so that no gRPC thread waits; nothing else is read meanwhile.
+//
+// Finish is called exactly once: by the first of an error, a cancellation, Close, or the end of the peer's side, once all that it
+// sent has been acknowledged.
 #ifndef TIDETAPE_SERVER_AGENT_STREAM_H_
 #define TIDETAPE_SERVER_AGENT_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "server/auth/rights.h"
+#include "server/byte_budget.h"
 #include "server/job.h"
 #include "server/job_registry.h"
 #include "server/outbox.h"
 #include "server/rank_channel.h"
+#include "server/rate_limit.h"
 #include "server/stream_set.h"
 #include "server/tape_assembler.h"
 #include "server/validate.h"
+#include "server/worker.h"
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::server {
@@ -31,8 +45,19 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
                           public DrainableStream,
                           public std::enable_shared_from_this<AgentStream> {
  public:
-  // Begins to read. The stream owns itself until gRPC is done with it; registry and streams outlive it.
-  static AgentStream* Start(JobRegistry* registry, StreamSet* streams);
+  // Messages that are read before the store has the first of them.
+  static constexpr size_t kUnstored = 64;
+
+  // Who is at the other end.
+  struct Peer {
+    Principal who;
+    std::shared_ptr<void> place;  // among the peer's streams; held as long as the stream is open
+  };
+
+  // Begins to read. The stream owns itself until gRPC and the store are done with it; the parts outlive it. A
+  // peer that sends more than `messages_per_second` in the long run (0: any number) is read more slowly.
+  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+                            double messages_per_second);
 
   // RankChannel. From any thread.
   void SendPlan(std::shared_ptr<const v1::Plan> plan) override;
@@ -48,30 +73,56 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   void OnDone() override;
 
  private:
-  AgentStream(JobRegistry* registry, StreamSet* streams) : registry_(registry), streams_(streams) {}
+  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
+              double messages_per_second);
 
-  absl::Status Take(const v1::ConnectRequest& request);
-  absl::Status TakeHello(const v1::Hello& hello);
-  absl::Status TakeTapeChunk(const v1::TapeChunk& chunk);
-  absl::Status TakeReport(const v1::StepReport& report);
+  // Handles the message that was read, in place or on the intake.
+  void Dispatch();
+  // Ends the handling of a message with what it came to; the next one may be read.
+  void Handled(const absl::Status& status);
+  void ReadNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status TakeSequence(const v1::ConnectRequest& request);
+  // The `stored` of the message with this sequence.
+  Job::Stored StoredAs(int64_t sequence);
+  // The message is stored, or could not be.
+  void Stored(int64_t sequence, const absl::Status& status);
+
+  absl::Status TakeFirstHello(const v1::Hello& hello, int64_t sequence);
+  absl::Status TakeLaterHello(const v1::Hello& hello, int64_t sequence);
+  absl::Status TakeTape(const v1::BlockTape& tape, int64_t sequence);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FinishWhenAllIsSaid() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Once gRPC is done and the intake is not at work.
+  void Leave();
 
   JobRegistry* const registry_;
   StreamSet* const streams_;
+  Worker* const intake_;
+  Peer peer_;
   std::shared_ptr<AgentStream> self_;
 
-  // Of the read in flight; gRPC runs one OnReadDone at a time.
+  // Of the read in flight and its handling; one at a time.
   v1::ConnectRequest request_;
-  int64_t last_sequence_ = 0;
   Sender sender_;
   std::shared_ptr<Job> job_;  // null before the first hello was taken
   TapeAssembler assembler_;
 
   absl::Mutex mutex_;
+  std::optional<RateLimit> limit_ ABSL_GUARDED_BY(mutex_);
+  grpc::Alarm turn_;  // of the next read, where the peer is too fast
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   v1::ConnectResponse response_;  // of the write in flight
+  int64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::set<int64_t> unstored_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool handling_ ABSL_GUARDED_BY(mutex_) = false;      // a message that was read
+  bool reading_late_ ABSL_GUARDED_BY(mutex_) = false;  // the next read waits for the store
+  bool peer_ended_ ABSL_GUARDED_BY(mutex_) = false;
+  bool peer_lost_ ABSL_GUARDED_BY(mutex_) = false;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool goodbye_ ABSL_GUARDED_BY(mutex_) = false;  // finished because the peer ended its side
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tidetape::server

@@ -1,5 +1,8 @@
 // How many agents one server carries: N streams, each with a connection of its own, report to a server in a process of its own.
 //
+// The server keeps its jobs in SQLite with full synchronisation unless --store says otherwise, so an acknowledgement means durable.
+// With --tape_bytes, all agents reconnect at once after the measurement, and each sends a tape of that size.
+//
 // The last line is JSON: {"streams", "reports_per_second", "ack_p50_ms", "ack_p99_ms", "cpu_us_per_report", "bytes_per_stream",
 // "failed_streams"}. The time of an acknowledgement runs from handing the report to gRPC to reading the answer, client and server
 // on one machine; CPU and memory are the server's own, from /proc.
@@ -13,10 +16,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -29,6 +36,8 @@
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 ABSL_FLAG(std::string, server_binary, "bazel-bin/server/tidetape-server", "The server to start.");
+ABSL_FLAG(std::string, store, "", "As for tidetape-server; without it, an SQLite file in a folder of its own in /var/tmp.");
+ABSL_FLAG(int64_t, tape_bytes, 0, "Size of the tapes that all agents send when they reconnect at once; 0: they do not.");
 ABSL_FLAG(int, streams, 1000, "Agents; each has a stream and a connection of its own.");
 ABSL_FLAG(int, ranks, 64, "Agents in one job.");
 ABSL_FLAG(double, reports_per_second, 1, "Of each stream; 0 sends the next report as soon as the last one is acknowledged.");
@@ -42,22 +51,33 @@ class ServerProcess {
  public:
   // Empty address() where the server did not start.
   ServerProcess() {
-    const std::string file = absl::StrFormat("/tmp/tidetape-bench-%d.address", getpid());
+    // Not in /tmp, which may be memory and would make synchronisation free.
+    std::string folder = "/var/tmp/tidetape-bench-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr) return;
+    folder_ = folder;
+    const std::string file = folder_ + "/address";
+    const std::string store_flag = absl::GetFlag(FLAGS_store);
+    std::string store = "--store=" + (store_flag.empty() ? "sqlite:" + folder_ + "/server.db" : store_flag);
+    // One host stands for many here.
+    std::string peers = "--streams_per_peer=1000000", rate = "--messages_per_second=0";
     std::string program = absl::GetFlag(FLAGS_server_binary), listen = "--listen=127.0.0.1:0", address = "--address_file=" + file,
                 level = "--log_level=error";
-    char* arguments[] = {program.data(), listen.data(), address.data(), level.data(), nullptr};
+    char* arguments[] = {program.data(), listen.data(), address.data(), level.data(),
+                         store.data(),   peers.data(),  rate.data(),    nullptr};
     if (posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environ) != 0) return;
     for (int i = 0; i < 1000 && address_.empty(); ++i) {
       absl::SleepFor(absl::Milliseconds(10));
       std::ifstream(file) >> address_;
     }
-    std::remove(file.c_str());
   }
 
   ~ServerProcess() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGTERM);
-    waitpid(pid_, nullptr, 0);
+    if (pid_ > 0) {
+      kill(pid_, SIGTERM);
+      waitpid(pid_, nullptr, 0);
+    }
+    std::error_code ignored;
+    if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
 
   const std::string& address() const { return address_; }
@@ -80,13 +100,30 @@ class ServerProcess {
 
  private:
   pid_t pid_ = -1;
+  std::string folder_;
   std::string address_;
 };
 
-// One agent. At most one report is unacknowledged.
+// A tape of about so many bytes.
+v1::BlockTape MakeTape(int64_t bytes) {
+  v1::BlockTape tape;
+  tape.set_structure_hash(1);
+  tape.set_name("layers.0");
+  const std::string label(100, 'x');
+  for (int64_t size = 0; size < bytes; size += static_cast<int64_t>(label.size()) + 14) {
+    v1::Storage* storage = tape.add_storages();
+    storage->set_kind(v1::Storage::KIND_INTERMEDIATE);
+    storage->set_bytes(1 << 20);
+    storage->set_label(label);
+  }
+  return tape;
+}
+
+// One agent. At most one report is unacknowledged. With a tape, it sends that in place of reports.
 class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  Agent(const std::string& address, int number, bool eager) : eager_(eager) {
+  Agent(const std::string& address, int number, bool eager, std::shared_ptr<const std::string> tape = nullptr)
+      : eager_(eager), tape_(std::move(tape)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -116,6 +153,12 @@ class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::Conne
     measuring_ = on;
   }
 
+  // The server has all of the tape.
+  bool tape_stored() const {
+    absl::MutexLock lock(&mutex_);
+    return tape_offset_ == tape_->size() && acknowledged_ == sequence_;
+  }
+
   bool welcomed() const {
     absl::MutexLock lock(&mutex_);
     return welcomed_;
@@ -138,13 +181,17 @@ class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::Conne
   void OnWriteDone(bool ok) override {
     absl::MutexLock lock(&mutex_);
     writing_ = false;
+    if (ok) SendTapeChunk();
     if (ok && eager_ && welcomed_ && acknowledged_ == sequence_) SendReport();
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) return;
     absl::MutexLock lock(&mutex_);
-    if (response_.has_welcome()) welcomed_ = true;
+    if (response_.has_welcome()) {
+      welcomed_ = true;
+      SendTapeChunk();
+    }
     if (response_.has_ack()) {
       acknowledged_ = response_.ack().sequence();
       if (acknowledged_ > 1 && measuring_) millis_.push_back(absl::ToDoubleMilliseconds(absl::Now() - sent_));
@@ -159,6 +206,17 @@ class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::Conne
   }
 
  private:
+  void SendTapeChunk() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (tape_ == nullptr || !welcomed_ || writing_ || tape_offset_ == tape_->size()) return;
+    v1::TapeChunk* chunk = request_.mutable_tape_chunk();
+    chunk->set_structure_hash(1);
+    chunk->set_index(static_cast<int32_t>(tape_offset_ / kChunkBytes));
+    chunk->set_count(static_cast<int32_t>((tape_->size() + kChunkBytes - 1) / kChunkBytes));
+    chunk->set_data(tape_->substr(tape_offset_, kChunkBytes));
+    tape_offset_ += chunk->data().size();
+    Send();
+  }
+
   void SendReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     v1::StepReport* report = request_.mutable_step_report();
     report->set_step(sequence_);
@@ -175,12 +233,16 @@ class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::Conne
     StartWrite(&request_);
   }
 
+  static constexpr size_t kChunkBytes = 1 << 20;
+
   const bool eager_;
+  const std::shared_ptr<const std::string> tape_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
   grpc::ClientContext context_;
   v1::ConnectRequest request_;
   v1::ConnectResponse response_;
   mutable absl::Mutex mutex_;
+  size_t tape_offset_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t acknowledged_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Time sent_ ABSL_GUARDED_BY(mutex_);
@@ -204,6 +266,23 @@ void ReportInTurn(const std::vector<std::unique_ptr<Agent>>& agents, double per_
     next += gap;
     absl::SleepFor(next - absl::Now());
   }
+}
+
+// All agents come back at once, each with a tape. Returns how many did not get theirs stored.
+int64_t SendTapesAtOnce(const std::string& address) {
+  const auto tape = std::make_shared<const std::string>(MakeTape(absl::GetFlag(FLAGS_tape_bytes)).SerializeAsString());
+  const absl::Time start = absl::Now();
+  std::vector<std::unique_ptr<Agent>> agents;
+  for (int i = 0; i < absl::GetFlag(FLAGS_streams); ++i) agents.push_back(std::make_unique<Agent>(address, i, false, tape));
+  const auto missing = [&] {
+    return std::count_if(agents.begin(), agents.end(), [](const auto& agent) { return !agent->tape_stored() || agent->ended(); });
+  };
+  while (missing() > 0 && absl::Now() - start < absl::GetFlag(FLAGS_connect_timeout)) absl::SleepFor(absl::Milliseconds(20));
+  const int64_t failed = missing();
+  std::cout << absl::StrFormat("%d agents reconnected and sent %d bytes each in %.1f s, %d failed\n", agents.size(), tape->size(),
+                               absl::ToDoubleSeconds(absl::Now() - start), failed);
+  for (const auto& agent : agents) agent->Stop();
+  return failed;
 }
 
 int Run() {
@@ -251,6 +330,7 @@ int Run() {
     millis.insert(millis.end(), own.begin(), own.end());
   }
   for (const auto& agent : agents) agent->Stop();
+  if (absl::GetFlag(FLAGS_tape_bytes) > 0) failed += SendTapesAtOnce(server.address());
   if (millis.empty()) {
     std::cerr << "no report was acknowledged\n";
     return 1;

@@ -14,16 +14,18 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::server {
 
-inline std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address) {
+inline std::shared_ptr<grpc::Channel> ConnectTo(const std::string& address, const net::ClientCredentials& credentials = {}) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Otherwise a test's channels to one address would share a connection, and with it its fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto secured = credentials.ForChannel(arguments);
+  return grpc::CreateCustomChannel(address, secured, arguments);
 }
 
 // One thread sends; a thread of its own receives, unless the agent is a slow reader.
@@ -31,8 +33,11 @@ class FakeAgent {
  public:
   enum class Reading { kAtOnce, kWhenTold };
 
-  FakeAgent(const std::string& address, const v1::Hello& hello, Reading reading = Reading::kAtOnce)
-      : stub_(v1::PlannerService::NewStub(ConnectTo(address))), stream_(stub_->Connect(&context_)) {
+  FakeAgent(const std::string& address, const v1::Hello& hello, Reading reading = Reading::kAtOnce,
+            const net::ClientCredentials& credentials = {})
+      : stub_(v1::PlannerService::NewStub(ConnectTo(address, credentials))) {
+    credentials.AddToken(context_);
+    stream_ = stub_->Connect(&context_);
     v1::ConnectRequest request;
     *request.mutable_hello() = hello;
     Send(std::move(request));

@@ -6,8 +6,10 @@
 //  - A rank has at most one stream; messages of any other stream are refused.
 //  - committed() belongs to the current incarnation. Its generation is above every generation that the store or a rank of the job
 //    ever told of.
+//  - What a `stored` callback was told OK for is in the store, and Restore() finds it there.
 //
-// Thread-safe. Calls that write to the store may block on its I/O; none does so while it holds the lock that reports need.
+// Thread-safe. Connect, AddTape, SetConstraints, End, Sweep and TakeUpStoredPlan may block on the store's I/O; none does so while
+// it holds the lock that reports need.
 #ifndef TIDETAPE_SERVER_JOB_H_
 #define TIDETAPE_SERVER_JOB_H_
 
@@ -29,6 +31,7 @@
 #include "planner/problem.h"
 #include "server/clock.h"
 #include "server/event_log.h"
+#include "server/job_measurements.h"
 #include "server/rank_channel.h"
 #include "server/store/store.h"
 #include "tidetape/v1/planner_service.pb.h"
@@ -66,23 +69,43 @@ class Job : public std::enable_shared_from_this<Job> {
   // Takes up what the store knows of the job.
   absl::Status Restore();
 
+  // Told once what a message is worth: OK when the store has it. On any thread, also before the call returns; never where the call
+  // itself returns an error. Must not block.
+  using Stored = Store::Done;
+
   // Admits a rank; `hello` has passed ValidateHello. An earlier stream of the rank, or of an older incarnation, is closed.
-  // FailedPrecondition for an incarnation that is not the newest, InvalidArgument where the world size is not the incarnation's.
-  absl::StatusOr<v1::Welcome> Connect(const v1::Hello& hello, const std::shared_ptr<RankChannel>& channel);
+  // FailedPrecondition for an incarnation that is not the newest, or that an operator has ended; InvalidArgument where the world
+  // size is not the incarnation's.
+  absl::StatusOr<v1::Welcome> Connect(const v1::Hello& hello, const std::shared_ptr<RankChannel>& channel, Stored stored);
 
   // A later Hello on the rank's stream: takes limit and generations anew.
-  absl::Status Update(const v1::Hello& hello, const RankChannel* channel);
+  absl::Status Update(const v1::Hello& hello, const RankChannel* channel, Stored stored);
 
-  // The stream has ended.
-  void Disconnect(int32_t rank, const RankChannel* channel);
+  // How a stream ended: the rank closed it in good order and of its own accord, or it broke off.
+  enum class Parting { kGoodbye, kLost };
+  void Disconnect(int32_t rank, const RankChannel* channel, Parting parting);
 
-  // The following are messages of the rank's stream, validated by the caller; Aborted where the stream was replaced.
+  // The following are messages of the rank's stream, validated by the caller; Aborted where the stream was replaced. A tape is in
+  // the store when the call returns.
   absl::Status AddTape(int32_t rank, const RankChannel* channel, const v1::BlockTape& tape);
-  absl::Status AddReport(int32_t rank, const RankChannel* channel, const v1::StepReport& report);
-  absl::Status AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held);
-  absl::Status AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated);
+  absl::Status AddReport(int32_t rank, const RankChannel* channel, const v1::StepReport& report, Stored stored);
+  absl::Status AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held, Stored stored);
+  absl::Status AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated, Stored stored);
 
   absl::Status SetConstraints(const v1::Constraints& constraints);
+
+  // An operator ends the job: all streams are closed, and the incarnation is refused from now on. A newer one starts it again.
+  absl::Status End(const std::string& reason);
+
+  // Looks after the job; call it every few seconds. Ends it once all its ranks have said goodbye, or when no rank was connected for
+  // `silence`; plans again where planning failed, as while the store was away.
+  absl::Status Sweep(absl::Duration silence);
+
+  // When the job ended; the infinite future while it runs.
+  absl::Time ended_at() const;
+
+  // Closes all streams with this status.
+  void CloseStreams(const absl::Status& status);
 
   // FailedPrecondition, naming what is missing, until every rank is connected with tapes and a steady profile.
   // InvalidArgument where the measurements do not fit together. For the activation: the next input is newly measured only after
@@ -94,6 +117,9 @@ class Job : public std::enable_shared_from_this<Job> {
 
   // The plan was committed to the store for this input; sends it to all ranks. False where the incarnation has changed meanwhile.
   bool Adopt(const PlanningInput& input, const v1::Plan& plan);
+
+  // The store holds a plan that this job does not know, because the answer to its commit was lost: adopts it.
+  absl::Status TakeUpStoredPlan();
 
   // The committed plan is still the right one for this input.
   void Confirm(const PlanningInput& input);
@@ -117,23 +143,29 @@ class Job : public std::enable_shared_from_this<Job> {
   struct Rank {
     v1::Hello hello;
     std::shared_ptr<RankChannel> channel;  // null: not connected
-    int64_t held_generation = 0;
-    int64_t active_generation = 0;
-    std::string plan_error;
+    bool said_goodbye = false;
+    PlanStanding standing;
     v1::StepReport last_report;  // without profile and costs
-    bool reported = false;
+    int64_t reports = 0;         // taken in this incarnation
     absl::Time last_heard;
     std::shared_ptr<const planner::MemoryProfile> profile;
     bool fresh_profile = false;
   };
-  using Costs = std::map<int32_t, std::shared_ptr<const planner::CostsByHash>>;
 
   // What Connect has to do once it knows the hello's place among the incarnations.
   enum class Admission { kCurrent, kNewer };
   absl::StatusOr<Admission> Admit(const v1::Hello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<std::shared_ptr<RankChannel>> StartIncarnation(const IncarnationRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Rank*> FindRank(int32_t rank, const RankChannel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeHello(const v1::Hello& hello, Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RememberTape(size_t content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  RankUpdate MakeUpdate(int32_t number, const Rank& rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Revive() ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  absl::Status PutEnd(const JobEnd& end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
+  std::vector<std::shared_ptr<RankChannel>> TakeChannels() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RestoreRank(const RankRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sends the plan to all connected ranks once no lock is held; false where it is of another incarnation.
+  bool Publish(const v1::Plan& plan, int64_t revision);
+  RankUpdate TakeHello(const v1::Hello& hello, Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `take`: the profiles are not fresh any more.
   absl::StatusOr<PlanningInput> ReadPlanningInput(bool take);
   std::string MissingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -148,25 +180,26 @@ class Job : public std::enable_shared_from_this<Job> {
   const ConsiderPlanning consider_planning_;
   EventLog events_;
 
-  // Held over store writes that must come one after another: incarnations and tapes. Taken before mutex_.
+  // Held over store writes that must come one after another: incarnations, tapes, constraints, the end. Taken before mutex_.
   absl::Mutex write_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
 
   mutable absl::Mutex mutex_;
   IncarnationRecord incarnation_ ABSL_GUARDED_BY(mutex_);  // id empty: none yet
   std::set<std::string> superseded_ ABSL_GUARDED_BY(mutex_);
   std::map<int32_t, Rank> ranks_ ABSL_GUARDED_BY(mutex_);
-  // Copied on write, so that planning reads them without the lock. `tapes_` is changed under write_mutex_ only.
-  std::shared_ptr<const planner::TapesByHash> tapes_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, std::string> tape_incarnations_ ABSL_GUARDED_BY(mutex_);  // who sent the tape last
-  Costs costs_ ABSL_GUARDED_BY(mutex_);
+  // Tapes are changed under write_mutex_, too.
+  JobMeasurements measured_ ABSL_GUARDED_BY(mutex_);
+  // Hashes of the tapes that were taken in this incarnation, so that the many ranks that send equal ones cost next to nothing.
+  std::set<size_t> taken_tapes_ ABSL_GUARDED_BY(mutex_);
   v1::Constraints constraints_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const v1::Plan> committed_ ABSL_GUARDED_BY(mutex_);
   int64_t highest_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // committed, or told of by a rank
-  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;            // grows with every change of constraints and tapes
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;            // the store's: grows with every change of constraints and tapes
   int64_t planned_revision_ ABSL_GUARDED_BY(mutex_) = 0;    // that the committed plan was made for
   int64_t planned_limit_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string revision_reason_ ABSL_GUARDED_BY(mutex_);  // of the last change
   absl::Status planning_status_ ABSL_GUARDED_BY(mutex_);
+  std::optional<JobEnd> end_ ABSL_GUARDED_BY(mutex_);  // changed under write_mutex_, too
   absl::Time last_heard_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -81,4 +81,31 @@ std::vector<std::shared_ptr<Job>> JobRegistry::List() const {
   return jobs;
 }
 
+void JobRegistry::Sweep() {
+  for (const auto& job : List()) {
+    if (absl::Status status = job->Sweep(options_.end_after_silence); !status.ok()) {
+      spdlog::warn("cannot look after the job: {} job={}", std::string(status.message()), job->name());
+      continue;
+    }
+    if (clock_->Now() - job->ended_at() >= options_.retention) ForgetIfDue(job->name());
+  }
+}
+
+void JobRegistry::ForgetIfDue(const std::string& name) {
+  // Under the lock, so that a rank that comes back just now finds either the job with all it had, or a new one.
+  absl::MutexLock lock(&mutex_);
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end() || it->second->connected() || clock_->Now() - it->second->ended_at() < options_.retention) return;
+  if (absl::Status status = store_->DeleteJob(name); !status.ok()) {
+    spdlog::warn("cannot forget the job yet: {} job={}", std::string(status.message()), name);
+    return;
+  }
+  spdlog::info("forgot a job that ended {} ago job={}", absl::FormatDuration(clock_->Now() - it->second->ended_at()), name);
+  jobs_.erase(it);
+}
+
+void JobRegistry::CloseStreams(const absl::Status& status) {
+  for (const auto& job : List()) job->CloseStreams(status);
+}
+
 }  // namespace tidetape::server

@@ -25,6 +25,10 @@ class JobRegistry {
   struct Options {
     // Jobs remembered. Where one more connects, the job without ranks that was silent for longest is forgotten.
     size_t jobs = 1024;
+    // A job without a connected rank for this long has ended.
+    absl::Duration end_after_silence = absl::Hours(1);
+    // A job is forgotten this long after its end.
+    absl::Duration retention = absl::Hours(7 * 24);
     PlanActivation::Options activation;
   };
 
@@ -40,11 +44,18 @@ class JobRegistry {
   // NotFound with a message that lists the jobs there are.
   absl::StatusOr<std::shared_ptr<Job>> Find(const std::string& name) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ends and forgets jobs as the options say. Call it every few seconds, from one thread; may block on the store's I/O.
+  void Sweep() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Closes the streams of all jobs with this status.
+  void CloseStreams(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // By name.
   std::vector<std::shared_ptr<Job>> List() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   std::shared_ptr<Job> MakeJob(const std::string& name) const;
+  void ForgetIfDue(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;

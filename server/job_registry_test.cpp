@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/example_job.h"
+#include "server/expect_stored.h"
 #include "server/fake_rank_channel.h"
 #include "server/store/memory_store.h"
 
@@ -17,12 +18,14 @@ class JobRegistryTest : public testing::Test {
   std::unique_ptr<JobRegistry> MakeRegistry() {
     JobRegistry::Options options;
     options.jobs = 2;
+    options.end_after_silence = absl::Minutes(10);
+    options.retention = absl::Hours(24);
     return std::make_unique<JobRegistry>(options, &store_, &clock_, &worker_);
   }
 
   std::shared_ptr<RankChannel> Connect(const std::string& name) {
     auto channel = std::make_shared<FakeRankChannel>();
-    EXPECT_TRUE(registry_->FindOrCreate(name).value()->Connect(ExampleHello(), channel).ok());
+    EXPECT_TRUE(registry_->FindOrCreate(name).value()->Connect(ExampleHello(), channel, ExpectStored()).ok());
     return channel;
   }
 
@@ -47,8 +50,8 @@ TEST_F(JobRegistryTest, MakesRoomByForgettingTheJobThatWasSilentForLongest) {
   const auto lively = Connect("lively");
   const absl::Status full = registry_->FindOrCreate("third").status();
   EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
-  registry_->Find("lively").value()->Disconnect(0, lively.get());
-  registry_->Find("quiet").value()->Disconnect(0, quiet.get());
+  registry_->Find("lively").value()->Disconnect(0, lively.get(), Job::Parting::kLost);
+  registry_->Find("quiet").value()->Disconnect(0, quiet.get(), Job::Parting::kLost);
   EXPECT_TRUE(registry_->FindOrCreate("third").ok());
   EXPECT_TRUE(absl::IsNotFound(registry_->Find("quiet").status()));
   EXPECT_TRUE(registry_->Find("lively").ok());
@@ -61,6 +64,41 @@ TEST_F(JobRegistryTest, RestoresTheStoresJobs) {
   EXPECT_TRUE(absl::IsNotFound(registry_->Find("a").status()));
   ASSERT_TRUE(registry_->Restore().ok());
   EXPECT_EQ(registry_->Find("a").value()->Summary().incarnation(), "first");
+}
+
+TEST_F(JobRegistryTest, JobsEndAndAreForgottenInTime) {
+  const auto quiet = Connect("quiet");
+  const auto lively = Connect("lively");
+  registry_->Find("quiet").value()->Disconnect(0, quiet.get(), Job::Parting::kLost);
+  clock_.Advance(absl::Minutes(9));
+  registry_->Sweep();
+  EXPECT_EQ(registry_->Find("quiet").value()->Summary().state(), v1::JobSummary::STATE_LOST);
+  clock_.Advance(absl::Minutes(1));
+  registry_->Sweep();
+  EXPECT_EQ(registry_->Find("quiet").value()->Summary().state(), v1::JobSummary::STATE_ENDED);
+  clock_.Advance(absl::Hours(23));
+  registry_ = MakeRegistry();  // a restart does not begin the time anew
+  ASSERT_TRUE(registry_->Restore().ok());
+  Connect("lively");
+  clock_.Advance(absl::Minutes(59));
+  registry_->Sweep();
+  EXPECT_TRUE(registry_->Find("quiet").ok());
+  clock_.Advance(absl::Minutes(1));
+  registry_->Sweep();
+  EXPECT_TRUE(absl::IsNotFound(registry_->Find("quiet").status()));
+  EXPECT_THAT(store_.ListJobs().value(), testing::ElementsAre("lively"));
+}
+
+TEST_F(JobRegistryTest, AnOldJobThatReportsAgainIsKept) {
+  const auto channel = Connect("a");
+  const auto job = registry_->Find("a").value();
+  job->Disconnect(0, channel.get(), Job::Parting::kLost);
+  clock_.Advance(absl::Minutes(11));
+  registry_->Sweep();
+  clock_.Advance(absl::Hours(30));
+  Connect("a");
+  registry_->Sweep();
+  EXPECT_EQ(registry_->Find("a").value(), job);
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ v1::JobSummary Job::SummaryLocked() const {
   bool all_active = committed_ != nullptr;
   int64_t measured_peak = 0;
   for (const auto& [number, rank] : ranks_) {
-    all_active = all_active && rank.active_generation == committed_->generation();
-    if (!rank.reported) continue;
+    all_active = all_active && rank.standing.active_generation == committed_->generation();
+    if (rank.reports == 0) continue;
     const v1::StepReport& report = rank.last_report;
     summary.set_step_peak_bytes(std::max(summary.step_peak_bytes(), report.step_peak_bytes()));
     summary.set_step_seconds(std::max(summary.step_seconds(), report.step_seconds()));
@@ -44,7 +44,11 @@ v1::JobSummary Job::SummaryLocked() const {
     }
   }
 
-  if (connected == 0) {
+  if (end_.has_value()) {
+    summary.set_state(v1::JobSummary::STATE_ENDED);
+    summary.set_end_reason(end_->reason);
+    summary.clear_waiting_for();
+  } else if (connected == 0) {
     summary.set_state(v1::JobSummary::STATE_LOST);
   } else if (committed_ == nullptr || connected < incarnation_.world_size) {
     summary.set_state(v1::JobSummary::STATE_GATHERING);
@@ -70,11 +74,12 @@ v1::GetJobResponse Job::Describe() const {
       status->set_rank(number);
       status->set_node(rank.hello.node());
       status->set_connected(rank.channel != nullptr);
-      status->set_active_generation(rank.active_generation);
-      status->set_held_generation(rank.held_generation);
-      if (rank.reported) *status->mutable_last_report() = rank.last_report;
+      status->set_active_generation(rank.standing.active_generation);
+      status->set_held_generation(rank.standing.held_generation);
+      status->set_reports(rank.reports);
+      if (rank.reports > 0) *status->mutable_last_report() = rank.last_report;
       status->set_silent_seconds(absl::ToDoubleSeconds(now - rank.last_heard));
-      status->set_plan_error(rank.plan_error);
+      status->set_plan_error(rank.standing.error);
     }
     *response.mutable_constraints() = constraints_;
     response.set_device(incarnation_.device);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "server/example_job.h"
+#include "server/expect_stored.h"
 #include "server/fake_rank_channel.h"
 #include "server/store/memory_store.h"
 
@@ -25,7 +26,7 @@ class JobTest : public testing::Test {
 
   std::shared_ptr<FakeRankChannel> Connect(const v1::Hello& hello) {
     auto channel = std::make_shared<FakeRankChannel>();
-    const auto welcome = job_->Connect(hello, channel);
+    const auto welcome = job_->Connect(hello, channel, ExpectStored());
     EXPECT_TRUE(welcome.ok()) << welcome.status();
     return channel;
   }
@@ -60,10 +61,10 @@ TEST_F(JobTest, SaysWhatItWaitsFor) {
   EXPECT_EQ(job_->Summary().waiting_for(), "a profile of a steady step from ranks: 0, 1");
   v1::StepReport unsteady = ExampleReport();
   unsteady.mutable_profile()->set_steady(false);
-  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport()).ok());
-  ASSERT_TRUE(job_->AddReport(1, one.get(), unsteady).ok());
+  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport(), ExpectStored()).ok());
+  ASSERT_TRUE(job_->AddReport(1, one.get(), unsteady, ExpectStored()).ok());
   EXPECT_EQ(job_->Summary().waiting_for(), "a profile of a steady step from ranks: 1");
-  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_THAT(job_->Summary().waiting_for(), HasSubstr("tapes: 000000000000abcd"));
   EXPECT_TRUE(absl::IsFailedPrecondition(job_->MakePlanningInput().status()));
   EXPECT_THAT(zero->requested(), ElementsAre(kExampleHash));
@@ -74,27 +75,27 @@ TEST_F(JobTest, SaysWhatItWaitsFor) {
 
 TEST_F(JobTest, WelcomeNamesTheTapesThatAreMissing) {
   auto channel = std::make_shared<FakeRankChannel>();
-  EXPECT_THAT(job_->Connect(ExampleHello(), channel)->missing_tapes(), ElementsAre(kExampleHash));
+  EXPECT_THAT(job_->Connect(ExampleHello(), channel, ExpectStored())->missing_tapes(), ElementsAre(kExampleHash));
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  EXPECT_THAT(job_->Connect(ExampleHello(), std::make_shared<FakeRankChannel>())->missing_tapes(), IsEmpty());
+  EXPECT_THAT(job_->Connect(ExampleHello(), std::make_shared<FakeRankChannel>(), ExpectStored())->missing_tapes(), IsEmpty());
 }
 
 TEST_F(JobTest, ANewIncarnationReplacesAnOlderOneButKeepsItsTapes) {
   const auto old = Connect(ExampleHello(0, 1, "first", 10));
   ASSERT_TRUE(job_->AddTape(0, old.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, old.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, old.get(), ExampleReport(), ExpectStored()).ok());
   Commit(1);
   const auto young = Connect(ExampleHello(0, 2, "second", 20));
   ASSERT_TRUE(old->closed().has_value());
   EXPECT_TRUE(absl::IsFailedPrecondition(*old->closed()));
   EXPECT_THAT(std::string(old->closed()->message()), HasSubstr("'first' is superseded by the newer incarnation 'second'"));
-  EXPECT_TRUE(absl::IsAborted(job_->AddReport(0, old.get(), ExampleReport())));
+  EXPECT_TRUE(absl::IsAborted(job_->AddReport(0, old.get(), ExampleReport(), ExpectStored())));
   EXPECT_EQ(job_->committed(), nullptr);
   EXPECT_THAT(young->plans(), IsEmpty());
   EXPECT_EQ(job_->Summary().world_size(), 2);
   const auto one = Connect(ExampleHello(1, 2, "second", 20));
   for (const auto& [rank, channel] : {std::pair(0, young), std::pair(1, one)}) {
-    ASSERT_TRUE(job_->AddReport(rank, channel.get(), ExampleReport()).ok());
+    ASSERT_TRUE(job_->AddReport(rank, channel.get(), ExampleReport(), ExpectStored()).ok());
     EXPECT_THAT(channel->requested(), IsEmpty());
   }
   EXPECT_EQ(job_->MakePlanningInput()->next_generation, 2);
@@ -104,7 +105,7 @@ TEST_F(JobTest, OlderAndSupersededIncarnationsAreRefused) {
   Connect(ExampleHello(0, 1, "first", 10));
   Connect(ExampleHello(0, 1, "second", 10));  // of equal order, the one seen later is the newer
   for (const auto& hello : {ExampleHello(0, 1, "first", 10), ExampleHello(0, 1, "zeroth", 9)}) {
-    const auto status = job_->Connect(hello, std::make_shared<FakeRankChannel>()).status();
+    const auto status = job_->Connect(hello, std::make_shared<FakeRankChannel>(), ExpectStored()).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("superseded by the newer incarnation 'second'"));
   }
@@ -115,15 +116,15 @@ TEST_F(JobTest, ANewStreamOfARankReplacesTheOldOne) {
   const auto young = Connect(ExampleHello());
   EXPECT_TRUE(absl::IsAborted(old->closed().value()));
   EXPECT_FALSE(young->closed().has_value());
-  job_->Disconnect(0, old.get());  // comes late and must not take the new one down
+  job_->Disconnect(0, old.get(), Job::Parting::kLost);  // comes late and must not take the new one down
   EXPECT_EQ(job_->Summary().connected_ranks(), 1);
-  EXPECT_TRUE(absl::IsAborted(job_->AddReport(0, old.get(), ExampleReport())));
-  EXPECT_TRUE(job_->AddReport(0, young.get(), ExampleReport()).ok());
+  EXPECT_TRUE(absl::IsAborted(job_->AddReport(0, old.get(), ExampleReport(), ExpectStored())));
+  EXPECT_TRUE(job_->AddReport(0, young.get(), ExampleReport(), ExpectStored()).ok());
 }
 
 TEST_F(JobTest, TheWorldSizeMustBeTheIncarnations) {
   Connect(ExampleHello(0, 2));
-  const auto status = job_->Connect(ExampleHello(1, 3), std::make_shared<FakeRankChannel>()).status();
+  const auto status = job_->Connect(ExampleHello(1, 3), std::make_shared<FakeRankChannel>(), ExpectStored()).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("world_size = 3, but incarnation 'first' has 2 ranks"));
 }
@@ -145,7 +146,7 @@ TEST_F(JobTest, TheWorstRanksMemoryAndTheMedianCostCount) {
     tape.mutable_storages(1)->set_bytes(100 + rank);
     tape.mutable_storages(2)->set_bytes(100 - rank);
     ASSERT_TRUE(job_->AddTape(rank, ranks.back().get(), tape).ok());
-    ASSERT_TRUE(job_->AddReport(rank, ranks.back().get(), report).ok());
+    ASSERT_TRUE(job_->AddReport(rank, ranks.back().get(), report, ExpectStored()).ok());
   }
   const auto input = job_->MakePlanningInput();
   ASSERT_TRUE(input.ok()) << input.status();
@@ -166,10 +167,10 @@ TEST_F(JobTest, CostsSurviveANewIncarnation) {
     report.mutable_costs(0)->add_cost_seconds(cost);
     report.mutable_costs(0)->add_replay_workspace_bytes(0);
   }
-  ASSERT_TRUE(job_->AddReport(0, old.get(), report).ok());
+  ASSERT_TRUE(job_->AddReport(0, old.get(), report, ExpectStored()).ok());
   const auto young = Connect(ExampleHello(0, 1, "second", 2));
   EXPECT_TRUE(absl::IsFailedPrecondition(job_->MakePlanningInput().status()));
-  ASSERT_TRUE(job_->AddReport(0, young.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, young.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_DOUBLE_EQ(job_->MakePlanningInput()->problem.tapes[0].ops[0].cost_seconds, 0.5);
 }
 
@@ -180,7 +181,7 @@ TEST_F(JobTest, CostsMustFitTheTape) {
   report.add_costs()->set_structure_hash(kExampleHash);
   report.mutable_costs(0)->add_cost_seconds(1);
   report.mutable_costs(0)->add_replay_workspace_bytes(1);
-  const auto status = job_->AddReport(0, channel.get(), report);
+  const auto status = job_->AddReport(0, channel.get(), report, ExpectStored());
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, step 7: costs of 1 ops for tape 000000000000abcd"));
 }
@@ -191,7 +192,7 @@ TEST_F(JobTest, CostsOfAnotherRowOfOpsAreDropped) {
   report.add_costs()->set_structure_hash(kExampleHash);
   report.mutable_costs(0)->add_cost_seconds(1);
   report.mutable_costs(0)->add_replay_workspace_bytes(1);
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), report).ok());  // before the tape: nothing to compare with
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), report, ExpectStored()).ok());  // before the tape: nothing to compare with
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
   const auto input = job_->MakePlanningInput();
   ASSERT_TRUE(input.ok()) << input.status();
@@ -226,14 +227,14 @@ TEST_F(JobTest, GenerationsAreAboveWhateverARankHolds) {
   hello.set_active_generation(7);
   const auto channel = Connect(hello);
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_EQ(job_->MakePlanningInput()->next_generation, 9);
 }
 
 TEST_F(JobTest, ARankThatHoldsLessGetsTheCommittedPlanAgain) {
   const auto channel = Connect(ExampleHello());
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   Commit(3);
   ASSERT_EQ(channel->plans().size(), 1);
   EXPECT_EQ(channel->plans()[0]->generation(), 3);
@@ -259,7 +260,7 @@ TEST_F(JobTest, ARankThatHoldsLessGetsTheCommittedPlanAgain) {
 TEST_F(JobTest, ChangesForceAPlanOnlyOnce) {
   const auto channel = Connect(ExampleHello());
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   Commit(1);
   EXPECT_EQ(job_->MakePlanningInput()->forced_reason, "");
   v1::Constraints constraints;
@@ -283,49 +284,49 @@ TEST_F(JobTest, MeasurementsAreNewOncePerRoundOfAllRanks) {
   const auto zero = Connect(ExampleHello(0, 2));
   const auto one = Connect(ExampleHello(1, 2));
   ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport()).ok());
-  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport(), ExpectStored()).ok());
+  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_TRUE(job_->PeekPlanningInput()->newly_measured);  // a question does not use the round up
   EXPECT_TRUE(job_->MakePlanningInput()->newly_measured);
-  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport(2)).ok());
+  ASSERT_TRUE(job_->AddReport(1, one.get(), ExampleReport(2), ExpectStored()).ok());
   EXPECT_FALSE(job_->MakePlanningInput()->newly_measured);
-  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport(2)).ok());
+  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport(2), ExpectStored()).ok());
   EXPECT_TRUE(job_->MakePlanningInput()->newly_measured);
 }
 
 TEST_F(JobTest, APlanOfAnOlderIncarnationIsNotAdopted) {
   const auto old = Connect(ExampleHello(0, 1, "first", 1));
   ASSERT_TRUE(job_->AddTape(0, old.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, old.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, old.get(), ExampleReport(), ExpectStored()).ok());
   const auto input = job_->MakePlanningInput();
   const auto young = Connect(ExampleHello(0, 1, "second", 2));
   v1::Plan plan;
   plan.set_generation(4);
   EXPECT_FALSE(job_->Adopt(*input, plan));
   EXPECT_THAT(young->plans(), IsEmpty());
-  ASSERT_TRUE(job_->AddReport(0, young.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, young.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_EQ(job_->MakePlanningInput()->next_generation, 5);
 }
 
 TEST_F(JobTest, ComparesMeasuredPeaksWithThePrediction) {
   const auto channel = Connect(ExampleHello());
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   Commit(1);
   EXPECT_EQ(job_->Summary().state(), v1::JobSummary::STATE_SWITCHING);
   v1::StepReport report;
   report.set_step(5);
   report.set_step_peak_bytes(2000);
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), report).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), report, ExpectStored()).ok());
   EXPECT_FALSE(job_->Summary().has_peak_residual_ratio());  // a step of an earlier generation says nothing
   v1::PlanActivated activated;
   activated.set_generation(1);
   activated.set_step(6);
-  ASSERT_TRUE(job_->AddPlanActivated(0, channel.get(), activated).ok());
+  ASSERT_TRUE(job_->AddPlanActivated(0, channel.get(), activated, ExpectStored()).ok());
   EXPECT_EQ(job_->Summary().state(), v1::JobSummary::STATE_RUNNING);
   report.set_generation(1);
   report.set_step_peak_bytes(1313);
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), report).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), report, ExpectStored()).ok());
   EXPECT_DOUBLE_EQ(job_->Summary().peak_residual_ratio(), 0.01);
   EXPECT_EQ(job_->Describe().events().rbegin()->text(), "all ranks run generation 1 from step 6");
 }
@@ -335,11 +336,11 @@ TEST_F(JobTest, ARankSaysWhyItCannotFollow) {
   v1::PlanHeld held;
   held.set_generation(2);
   held.set_error("unknown block");
-  ASSERT_TRUE(job_->AddPlanHeld(0, channel.get(), held).ok());
+  ASSERT_TRUE(job_->AddPlanHeld(0, channel.get(), held, ExpectStored()).ok());
   EXPECT_EQ(job_->Describe().ranks(0).plan_error(), "unknown block");
   EXPECT_EQ(job_->Describe().ranks(0).held_generation(), 0);
   held.clear_error();
-  ASSERT_TRUE(job_->AddPlanHeld(0, channel.get(), held).ok());
+  ASSERT_TRUE(job_->AddPlanHeld(0, channel.get(), held, ExpectStored()).ok());
   EXPECT_EQ(job_->Describe().ranks(0).plan_error(), "");
   EXPECT_EQ(job_->Describe().ranks(0).held_generation(), 2);
 }
@@ -348,14 +349,14 @@ TEST_F(JobTest, SilenceIsMeasuredByTheServersClock) {
   const auto channel = Connect(ExampleHello());
   clock_.Advance(absl::Seconds(30));
   EXPECT_DOUBLE_EQ(job_->Describe().ranks(0).silent_seconds(), 30);
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   EXPECT_DOUBLE_EQ(job_->Describe().ranks(0).silent_seconds(), 0);
 }
 
 TEST_F(JobTest, RestoresWhatTheStoreKnows) {
   const auto channel = Connect(ExampleHello(0, 1, "first", 10));
   ASSERT_TRUE(job_->AddTape(0, channel.get(), ExampleTape()).ok());
-  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport()).ok());
+  ASSERT_TRUE(job_->AddReport(0, channel.get(), ExampleReport(), ExpectStored()).ok());
   v1::Constraints constraints;
   constraints.set_memory_limit_bytes(1234);
   ASSERT_TRUE(job_->SetConstraints(constraints).ok());
@@ -365,10 +366,10 @@ TEST_F(JobTest, RestoresWhatTheStoreKnows) {
   ASSERT_TRUE(job_->Restore().ok());
   EXPECT_EQ(job_->committed()->generation(), 3);
   EXPECT_EQ(job_->constraints().memory_limit_bytes(), 1234);
-  EXPECT_TRUE(
-      absl::IsFailedPrecondition(job_->Connect(ExampleHello(0, 1, "zeroth", 9), std::make_shared<FakeRankChannel>()).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(
+      job_->Connect(ExampleHello(0, 1, "zeroth", 9), std::make_shared<FakeRankChannel>(), ExpectStored()).status()));
   auto again = std::make_shared<FakeRankChannel>();
-  EXPECT_THAT(job_->Connect(ExampleHello(0, 1, "first", 10), again)->missing_tapes(), IsEmpty());
+  EXPECT_THAT(job_->Connect(ExampleHello(0, 1, "first", 10), again, ExpectStored())->missing_tapes(), IsEmpty());
   ASSERT_EQ(again->plans().size(), 1);
   EXPECT_EQ(again->plans()[0]->generation(), 3);
 }
@@ -379,11 +380,33 @@ TEST_F(JobTest, RanksThatRanDifferentBlocksAreAnError) {
   ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
   v1::StepReport shorter = ExampleReport();
   shorter.mutable_profile()->mutable_blocks()->RemoveLast();
-  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport()).ok());
-  ASSERT_TRUE(job_->AddReport(1, one.get(), shorter).ok());
+  ASSERT_TRUE(job_->AddReport(0, zero.get(), ExampleReport(), ExpectStored()).ok());
+  ASSERT_TRUE(job_->AddReport(1, one.get(), shorter, ExpectStored()).ok());
   const auto status = job_->MakePlanningInput().status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 ran 1 blocks"));
+}
+
+TEST_F(JobTest, EqualTapesOfManyRanksAreTakenOnce) {
+  const auto zero = Connect(ExampleHello(0, 2));
+  const auto one = Connect(ExampleHello(1, 2));
+  ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
+  const int64_t revision = store_.GetJob("example")->revision;
+  ASSERT_TRUE(job_->AddTape(1, one.get(), ExampleTape()).ok());
+  v1::BlockTape larger = ExampleTape();
+  larger.mutable_storages(1)->set_bytes(500);
+  EXPECT_EQ(store_.GetJob("example")->revision, revision);
+  ASSERT_TRUE(job_->AddTape(1, one.get(), larger).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->storages(1).bytes(), 500);
+  // The smaller one again changes nothing, another shape and back does.
+  ASSERT_TRUE(job_->AddTape(0, zero.get(), ExampleTape()).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->storages(1).bytes(), 500);
+  v1::BlockTape reshaped = ExampleTape();
+  reshaped.mutable_ops(1)->set_name("aten::other");
+  ASSERT_TRUE(job_->AddTape(1, one.get(), reshaped).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->ops(1).name(), "aten::other");
+  ASSERT_TRUE(job_->AddTape(1, one.get(), ExampleTape()).ok());
+  EXPECT_EQ(store_.GetTape("example", kExampleHash)->ops(1).name(), "aten::op2");
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // tidetape-server: the planner service.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -13,15 +15,44 @@
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/auth/audit_log.h"
+#include "server/auth/authenticator.h"
+#include "server/auth/server_tls.h"
+#include "server/auth/token_file.h"
 #include "server/clock.h"
+#include "server/lease_keeper.h"
 #include "server/log.h"
 #include "server/server.h"
-#include "server/store/memory_store.h"
+#include "server/store/open_store.h"
+#include "server/store/postgres_store.h"
 #include "server/version.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
-          "host:port to listen on; port 0 takes a free one. Connections are neither encrypted nor authenticated.");
+          "host:port to listen on; port 0 takes a free one. Other addresses than this machine's own need a certificate.");
+ABSL_FLAG(std::string, tls_cert, "",
+          "PEM file with the server's certificate and those that vouch for it; read again when it changes.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with the certificate's key.");
+ABSL_FLAG(std::string, tls_client_ca, "",
+          "PEM file with authorities; clients must then bring a certificate of theirs (mutual TLS).");
+ABSL_FLAG(bool, allow_plaintext, false, "Listen without a certificate also where other machines can connect.");
+ABSL_FLAG(std::string, token_file, "",
+          "File with the tokens that are accepted, a line each: NAME ROLE SHA256 [JOBS], with ROLE agent, reader or operator. Read "
+          "again when it changes. Without it whoever can connect may do everything.");
+ABSL_FLAG(std::string, audit_log, "", "File to which changes of limits and pins are appended, one JSON object a line.");
+ABSL_FLAG(uint32_t, streams_per_peer, 16384, "Most streams that one peer (a token's name and a host) may have open.");
+ABSL_FLAG(double, messages_per_second, 100,
+          "Of one stream, in the long run; whoever sends more is read more slowly. 0: any number.");
+ABSL_FLAG(int32_t, max_message_bytes, 8 << 20, "Largest message that is taken.");
 ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
+ABSL_FLAG(std::string, store, "sqlite",
+          "Where jobs are kept: sqlite (a file in $STATE_DIRECTORY, $XDG_STATE_HOME/tidetape or ~/.local/state/tidetape), "
+          "sqlite:PATH, postgresql://USER@HOST/DATABASE (shared by several servers), or memory (forgotten when the server stops).");
+ABSL_FLAG(
+    std::string, advertise, "",
+    "host:port where agents reach this server, told by the servers that stand by; without it, the address that it listens on.");
+ABSL_FLAG(absl::Duration, lease, absl::Seconds(2), "With PostgreSQL: how long the other servers wait for a leader that is silent.");
+ABSL_FLAG(absl::Duration, end_after_silence, absl::Hours(1), "A job without a connected rank for this long has ended.");
+ABSL_FLAG(absl::Duration, retention, absl::Hours(7 * 24), "A job is forgotten this long after its end.");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning, error, critical or off; the log goes to stderr.");
 ABSL_FLAG(absl::Duration, drain_wait, absl::Seconds(3), "How long agents have to leave after SIGTERM or SIGINT.");
 
@@ -38,6 +69,67 @@ absl::Status WriteAddressFile(const std::string& path, const std::string& addres
   return absl::OkStatus();
 }
 
+absl::Status Announce(const std::string& address) {
+  std::cout << "tidetape-server listening on " << address << std::endl;
+  spdlog::info("tidetape-server {} listening on {}", kVersion, address);
+  const std::string path = absl::GetFlag(FLAGS_address_file);
+  return path.empty() ? absl::OkStatus() : WriteAddressFile(path, address);
+}
+
+void AwaitSignal(const sigset_t& signals) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+// With a store that is this server's alone.
+absl::Status ServeAlone(const std::string& name, const Server::Options& options, const sigset_t& signals) {
+  SystemClock clock;
+  const auto store = OpenStore(name, &clock);
+  if (!store.ok()) return store.status();
+  const auto server = Server::Start(options, store->get(), &clock);
+  if (!server.ok()) return server.status();
+  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+  AwaitSignal(signals);
+  (*server)->Drain();
+  spdlog::info("stopped");
+  return absl::OkStatus();
+}
+
+// With a store that several servers share: stands by until it has the leader's lease, and ends when it has lost it.
+absl::Status ServeFromPostgres(const std::string& connection, Server::Options options, const sigset_t& signals) {
+  SystemClock clock;
+  const absl::Duration lease = absl::GetFlag(FLAGS_lease);
+  const auto store = PostgresStore::Make(connection, lease);
+  if (!store.ok()) return store.status();
+  spdlog::info("store in {}", (*store)->place());
+  options.stand_by = true;
+  const auto server = Server::Start(options, &(*store)->store(), &clock);
+  if (!server.ok()) return server.status();
+  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+
+  absl::Status lost;
+  LeaseKeeper::Options keeping;
+  keeping.address = absl::GetFlag(FLAGS_advertise).empty() ? (*server)->address() : absl::GetFlag(FLAGS_advertise);
+  keeping.interval = lease / 8;
+  keeping.stand_by = [&](const std::string& leader) { (*server)->StandBy(leader); };
+  keeping.lead = [&](int64_t term) {
+    absl::Status status = (*store)->Lead(term, &clock);
+    return status.ok() ? (*server)->Lead() : status;
+  };
+  keeping.lost = [&lost](const absl::Status& status) {
+    lost = status;
+    kill(getpid(), SIGTERM);
+  };
+  auto keeper = std::make_unique<LeaseKeeper>(&(*store)->lease(), keeping);
+  AwaitSignal(signals);
+  // First of all, so that agents that are sent away find the next leader.
+  keeper.reset();
+  (*server)->Drain();
+  spdlog::info("stopped");
+  return lost;
+}
+
 absl::Status Serve() {
   if (absl::Status status = SetUpLog(absl::GetFlag(FLAGS_log_level)); !status.ok()) return status;
   // Blocked before any thread is made, so that only sigwait below sees them.
@@ -47,32 +139,41 @@ absl::Status Serve() {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
-  MemoryStore store;
-  SystemClock clock;
   Server::Options options;
   options.listen = absl::GetFlag(FLAGS_listen);
   options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
-  const auto server = Server::Start(options, &store, &clock);
-  if (!server.ok()) return server.status();
-  std::cout << "tidetape-server listening on " << (*server)->address() << std::endl;
-  if (const std::string path = absl::GetFlag(FLAGS_address_file); !path.empty()) {
-    if (absl::Status status = WriteAddressFile(path, (*server)->address()); !status.ok()) return status;
-  }
-  spdlog::info("tidetape-server {} listening on {}", kVersion, (*server)->address());
+  options.registry.end_after_silence = absl::GetFlag(FLAGS_end_after_silence);
+  options.registry.retention = absl::GetFlag(FLAGS_retention);
+  options.streams_per_peer = absl::GetFlag(FLAGS_streams_per_peer);
+  options.messages_per_second = absl::GetFlag(FLAGS_messages_per_second);
+  options.max_receive_bytes = absl::GetFlag(FLAGS_max_message_bytes);
 
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
-  (*server)->Drain();
-  spdlog::info("stopped");
-  return absl::OkStatus();
+  SystemClock clock;
+  const ServerTls tls = {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_client_ca)};
+  auto credentials = MakeServerCredentials(tls, options.listen, absl::GetFlag(FLAGS_allow_plaintext));
+  if (!credentials.ok()) return credentials.status();
+  options.credentials = *std::move(credentials);
+  std::unique_ptr<TokenFile> tokens;
+  if (const std::string path = absl::GetFlag(FLAGS_token_file); !path.empty()) {
+    auto opened = TokenFile::Open(path, &clock);
+    if (!opened.ok()) return opened.status();
+    tokens = *std::move(opened);
+  }
+  const Authenticator authenticator(std::move(tokens));
+  options.authenticator = &authenticator;
+  const auto audit = AuditLog::Open(absl::GetFlag(FLAGS_audit_log), &clock);
+  if (!audit.ok()) return audit.status();
+  options.audit = audit->get();
+
+  const std::string store = absl::GetFlag(FLAGS_store);
+  return IsPostgres(store) ? ServeFromPostgres(store, options, signals) : ServeAlone(store, options, signals);
 }
 
 }  // namespace
 }  // namespace tidetape::server
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("The planner service of Tidetape. Keeps jobs in memory; stop it with SIGTERM.");
+  absl::SetProgramUsageMessage("The planner service of Tidetape. Stop it with SIGTERM.");
   absl::FlagsUsageConfig usage;
   usage.version_string = [] { return absl::StrCat("tidetape-server ", tidetape::server::kVersion, "\n"); };
   absl::SetFlagsUsageConfig(usage);

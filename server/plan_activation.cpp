@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/merge_ranks.h"
 #include "planner/site_plan.h"
 #include "server/log.h"
 #include "server/plan_message.h"
@@ -27,7 +28,21 @@ void PlanActivation::Consider(std::shared_ptr<Job> job) {
 absl::StatusOr<std::string> PlanActivation::Reason(const PlanningInput& input) {
   if (!input.forced_reason.empty()) return input.forced_reason;
   if (!input.newly_measured) return std::string();
+  if (!follows_) TakeUp(*input.committed, input.problem);
   return policy_.ReasonToReplan(input.problem, input.structure_hashes);
+}
+
+void PlanActivation::TakeUp(const v1::Plan& plan, planner::PlanningProblem problem) {
+  std::vector<uint64_t> structure_hashes;
+  for (const v1::BlockPlan& block : plan.blocks()) structure_hashes.push_back(block.structure_hash());
+  problem.memory_limit_bytes = planner::LimitForPlanner(plan.memory_limit_bytes());
+  policy_.Follow(problem, structure_hashes, PlanFromMessage(plan));
+  follows_ = true;
+}
+
+void PlanActivation::Follow(const PlanningInput& input, const planner::StepPlan& plan) {
+  policy_.Follow(input.problem, input.structure_hashes, plan);
+  follows_ = true;
 }
 
 void PlanActivation::Run(Job& job) {
@@ -49,7 +64,7 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   if (!planned.ok()) return planned.status();
   v1::Plan plan = PlanToMessage(input.problem, input.structure_hashes, *planned);
   if (input.committed != nullptr && !input.recommit && input.committed->etag() == plan.etag()) {
-    policy_.Follow(input.problem, input.structure_hashes, *planned);
+    Follow(input, *planned);
     job.Confirm(input);
     return absl::OkStatus();
   }
@@ -58,8 +73,15 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   plan.set_generation(input.next_generation);
   plan.set_reason(reason);
   plan.set_committed_unix_micros(absl::ToUnixMicros(clock_->Now()));
-  if (absl::Status status = store_->CommitPlan(plan); !status.ok()) return status;
-  policy_.Follow(input.problem, input.structure_hashes, *planned);
+  plan.set_revision(input.revision);
+  const absl::Status committed = store_->CommitPlan(plan);
+  if (absl::IsFailedPrecondition(committed)) {
+    // An earlier commit whose answer was lost has taken the generation: that plan is the job's.
+    follows_ = false;
+    return job.TakeUpStoredPlan();
+  }
+  if (!committed.ok()) return committed;
+  Follow(input, *planned);
   if (!job.Adopt(input, plan)) return absl::OkStatus();
   std::string text =
       absl::StrCat("committed generation ", plan.generation(), ": ", reason, "; step peak ", plan.step_peak_bytes(),

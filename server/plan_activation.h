@@ -2,7 +2,8 @@
 //
 // When something changes, Consider() puts the job on the planning thread: there its measurements are merged, the plan in force is
 // judged, and where a new one is needed it is computed, committed to the store and, only then, sent to all ranks as a candidate.
-// The ranks agree among themselves when to switch.
+// The ranks agree among themselves when to switch. After a restart of the server the policy takes up the committed plan, so that a
+// restart by itself changes no plan.
 //
 // A generation is one above everything that the store or any rank of the job ever told of, so generations never go back, also not
 // when the server restarts with an empty store. A plan with the etag of the committed one is not committed again, unless a rank
@@ -46,6 +47,8 @@ class PlanActivation : public std::enable_shared_from_this<PlanActivation> {
   void Run(Job& job);
   // Why a new plan is needed; empty where it is not.
   absl::StatusOr<std::string> Reason(const PlanningInput& input);
+  void TakeUp(const v1::Plan& plan, planner::PlanningProblem problem);
+  void Follow(const PlanningInput& input, const planner::StepPlan& plan);
   absl::Status Commit(Job& job, const PlanningInput& input, const std::string& reason);
 
   const Options options_;
@@ -55,6 +58,7 @@ class PlanActivation : public std::enable_shared_from_this<PlanActivation> {
   std::atomic<bool> waiting_ = false;
   // Of the planning thread only.
   planner::ReplanPolicy policy_;
+  bool follows_ = false;  // the policy watches a plan
 };
 
 }  // namespace tidetape::server

@@ -7,7 +7,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "server/example_job.h"
+#include "server/expect_stored.h"
 #include "server/fake_rank_channel.h"
+#include "server/store/faulty_store.h"
 #include "server/store/memory_store.h"
 
 namespace tidetape::server {
@@ -36,12 +38,14 @@ class PlanActivationTest : public testing::Test {
 
   void Connect(const v1::Hello& hello = ExampleHello()) {
     channel_ = std::make_shared<FakeRankChannel>();
-    ASSERT_TRUE(job_->Connect(hello, channel_).ok());
+    ASSERT_TRUE(job_->Connect(hello, channel_, ExpectStored()).ok());
   }
 
   void SendTape(const v1::BlockTape& tape = ExampleTape()) { ASSERT_TRUE(job_->AddTape(0, channel_.get(), tape).ok()); }
 
-  void Report(const v1::StepReport& report = ExampleReport()) { ASSERT_TRUE(job_->AddReport(0, channel_.get(), report).ok()); }
+  void Report(const v1::StepReport& report = ExampleReport()) {
+    ASSERT_TRUE(job_->AddReport(0, channel_.get(), report, ExpectStored()).ok());
+  }
 
   // Until everything that was asked for by now has been considered.
   void Settle() {
@@ -55,7 +59,8 @@ class PlanActivationTest : public testing::Test {
     return job_->committed() == nullptr ? 0 : job_->committed()->generation();
   }
 
-  MemoryStore store_;
+  MemoryStore backend_;
+  FaultyStore store_{&backend_};
   ManualClock clock_;
   Worker worker_{{}};
   PlanActivation::Options options_;
@@ -97,7 +102,7 @@ TEST_F(PlanActivationTest, KeepsEverythingOrAsLittleAsPossible) {
   EXPECT_EQ(job_->committed()->saved_bytes(), 400);
   EXPECT_EQ(job_->committed()->blocks(0).default_action(), v1::ACTION_SAVE);
   hello.set_memory_limit_bytes(0);
-  ASSERT_TRUE(job_->Update(hello, channel_.get()).ok());
+  ASSERT_TRUE(job_->Update(hello, channel_.get(), ExpectStored()).ok());
   EXPECT_EQ(generation(), 2);
   EXPECT_EQ(job_->committed()->memory_limit_bytes(), 0);
   EXPECT_EQ(job_->committed()->step_peak_bytes(), job_->committed()->least_peak_bytes());
@@ -219,6 +224,69 @@ TEST_F(PlanActivationTest, ConsiderWhileItWaitsIsOneLook) {
   go.Notify();
   EXPECT_EQ(generation(), 1);
   EXPECT_EQ(planned_, 1);
+}
+
+TEST_F(PlanActivationTest, ARestartByItselfChangesNoPlan) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  Start();
+  ASSERT_TRUE(job_->Restore().ok());
+  v1::Hello hello = ExampleHello();
+  hello.set_held_generation(1);
+  Connect(hello);
+  // Off the prediction by less than makes a plan worth another look, though another plan would be a little better now.
+  v1::StepReport report = ExampleReport(2);
+  report.mutable_profile()->set_head_peak_bytes(990);
+  Report(report);
+  EXPECT_EQ(generation(), 1);
+  EXPECT_EQ(planned_, 1);
+  // What breaks the limit is still seen.
+  report.mutable_profile()->set_head_peak_bytes(1001);
+  Report(report);
+  EXPECT_EQ(generation(), 2);
+}
+
+TEST_F(PlanActivationTest, ACommitThatFailedIsTriedAgain) {
+  Connect();
+  SendTape();
+  store_.Fail(FaultyStore::Fault::kBeforeRequest, 2);  // the report's write is the first
+  v1::StepReport report = ExampleReport();
+  ASSERT_TRUE(job_->AddReport(0, channel_.get(), report, [](const absl::Status&) {}).ok());
+  EXPECT_EQ(generation(), 0);
+  EXPECT_THAT(channel_->plans(), testing::IsEmpty());
+  ASSERT_TRUE(job_->Sweep(absl::Hours(1)).ok());
+  EXPECT_EQ(generation(), 1);
+}
+
+// The store has the plan, the server does not know: no other plan may get its generation.
+TEST_F(PlanActivationTest, ACommitWhoseAnswerWasLostIsTakenUp) {
+  Connect();
+  SendTape();
+  absl::Notification go;
+  ASSERT_TRUE(worker_.Post([&go] { go.WaitForNotification(); }));
+  Report();
+  store_.Fail(FaultyStore::Fault::kAfterResponse);
+  go.Notify();
+  EXPECT_EQ(generation(), 0);
+  const v1::Plan stored = backend_.ListPlans("example", 1)->front();
+  EXPECT_EQ(stored.generation(), 1);
+  // Meanwhile the measurements say something else.
+  clock_.Advance(absl::Seconds(1));
+  v1::StepReport report = ExampleReport(2);
+  report.mutable_profile()->set_head_peak_bytes(1001);
+  Report(report);
+  Settle();
+  ASSERT_FALSE(channel_->plans().empty());
+  EXPECT_EQ(channel_->plans()[0]->SerializeAsString(), stored.SerializeAsString());
+  Report(report);
+  EXPECT_EQ(generation(), 2);
+  for (const auto& plan : channel_->plans()) {
+    if (plan->generation() == 1) {
+      EXPECT_EQ(plan->etag(), stored.etag());
+    }
+  }
 }
 
 }  // namespace

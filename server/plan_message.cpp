@@ -22,6 +22,25 @@ planner::TapeCosts CostsFromMessage(const v1::TapeCosts& costs) {
           {costs.replay_workspace_bytes().begin(), costs.replay_workspace_bytes().end()}};
 }
 
+v1::TapeCosts CostsToMessage(const planner::TapeCosts& costs) {
+  v1::TapeCosts message;
+  message.set_structure_hash(costs.structure_hash);
+  message.mutable_cost_seconds()->Add(costs.cost_seconds.begin(), costs.cost_seconds.end());
+  message.mutable_replay_workspace_bytes()->Add(costs.replay_workspace_bytes.begin(), costs.replay_workspace_bytes.end());
+  return message;
+}
+
+planner::StepPlan PlanFromMessage(const v1::Plan& plan) {
+  planner::StepPlan result;
+  for (const v1::BlockPlan& block : plan.blocks()) {
+    result.blocks.emplace_back().saved.assign(block.saved().begin(), block.saved().end());
+  }
+  result.step_peak_bytes = plan.step_peak_bytes();
+  result.replay_seconds = plan.replay_seconds();
+  result.feasible = plan.feasible();
+  return result;
+}
+
 v1::Plan PlanToMessage(const planner::PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes,
                        const planner::StepPlan& plan) {
   v1::Plan message = planner::ToProto(problem, plan);

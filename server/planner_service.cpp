@@ -1,5 +1,7 @@
 #include "server/planner_service.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <utility>
 
 #include "server/agent_stream.h"
@@ -14,26 +16,47 @@ namespace {
 // A stream that was refused before it began.
 class RefusedWatch final : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
  public:
-  explicit RefusedWatch(const absl::Status& status) { Finish(ToGrpc(status)); }
+  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
   void OnDone() override { delete this; }
 };
 
-grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
+// The same for the agents' streams.
+class RefusedConnect final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
+ public:
+  explicit RefusedConnect(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { delete this; }
+};
+
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const grpc::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
+  reactor->Finish(status);
   return reactor;
+}
+
+grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
+  return FinishWith(context, ToGrpc(status));
+}
+
+std::string AsJson(const google::protobuf::Message& message) {
+  std::string json;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  return google::protobuf::util::MessageToJsonString(message, &json, options).ok() ? json : "";
 }
 
 }  // namespace
 
 template <typename Response>
-grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
-                                                  std::function<absl::StatusOr<Response>(Job&)> question) {
-  auto found = registry_->Find(job);
+grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* context, Right right, const std::string& job,
+                                                  Response* response, std::function<absl::StatusOr<Response>(Job&)> question) {
+  Principal who;
+  if (const grpc::Status refused = parts_.door->Enter(*context, right, job, who); !refused.ok())
+    return FinishWith(context, refused);
+  auto found = parts_.registry->Find(job);
   if (!found.ok()) return FinishWith(context, found.status());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const bool posted =
-      question_threads_->Post([context, reactor, response, job = *std::move(found), question = std::move(question)] {
+      parts_.question_threads->Post([context, reactor, response, job = *std::move(found), question = std::move(question)] {
         // Whoever asked may be gone by now; planning for nobody would only keep others waiting.
         if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
         absl::StatusOr<Response> answer = question(*job);
@@ -44,26 +67,70 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* c
   return reactor;
 }
 
-grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerServiceImpl::Connect(grpc::CallbackServerContext*) {
-  return AgentStream::Start(registry_, streams_);
+template <typename Response>
+grpc::ServerUnaryReactor* PlannerServiceImpl::Change(grpc::CallbackServerContext* context, const std::string& action,
+                                                     const std::string& job, Response* response,
+                                                     std::function<absl::StatusOr<Response>(Job&, AuditLog::Entry& entry)> change) {
+  AuditLog::Entry entry;
+  entry.action = action;
+  entry.job = job;
+  entry.peer = PeerHost(*context);
+  Principal who;
+  const grpc::Status refused = parts_.door->Enter(*context, Right::kChange, job, who);
+  entry.who = who.name;
+  if (refused.error_code() == grpc::PERMISSION_DENIED) {
+    entry.outcome = refused.error_message();
+    parts_.audit->Write(entry);
+  }
+  if (!refused.ok()) return FinishWith(context, refused);
+  return Ask<Response>(context, Right::kChange, job, response,
+                       [audit = parts_.audit, entry, change = std::move(change)](Job& changed) {
+                         AuditLog::Entry written = entry;
+                         absl::StatusOr<Response> answer = change(changed, written);
+                         written.outcome = answer.ok() ? "OK" : std::string(answer.status().message());
+                         audit->Write(written);
+                         return answer;
+                       });
+}
+
+grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerServiceImpl::Connect(
+    grpc::CallbackServerContext* context) {
+  AgentStream::Peer peer;
+  grpc::Status refused = parts_.door->Enter(*context, Right::kReport, "", peer.who);
+  if (!refused.ok()) return new RefusedConnect(refused);
+  peer.place = parts_.peers->Take(peer.who.name + " at " + PeerHost(*context));
+  if (peer.place == nullptr) {
+    return new RefusedConnect(ToGrpc(absl::ResourceExhaustedError("this peer has too many streams open; see --streams_per_peer")));
+  }
+  return AgentStream::Start(parts_.registry, parts_.streams, parts_.intake_threads, parts_.tape_budget, std::move(peer),
+                            parts_.messages_per_second);
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
                                                        v1::ListJobsResponse* response) {
-  for (const auto& job : registry_->List()) *response->add_jobs() = job->Summary();
-  return FinishWith(context, absl::OkStatus());
+  Principal who;
+  const grpc::Status refused = parts_.door->Enter(*context, Right::kList, "", who);
+  if (!refused.ok()) return FinishWith(context, refused);
+  for (const auto& job : parts_.registry->List()) *response->add_jobs() = job->Summary();
+  return FinishWith(context, grpc::Status::OK);
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
                                                      v1::GetJobResponse* response) {
-  const auto job = registry_->Find(request->job());
+  Principal who;
+  const grpc::Status refused = parts_.door->Enter(*context, Right::kAsk, request->job(), who);
+  if (!refused.ok()) return FinishWith(context, refused);
+  const auto job = parts_.registry->Find(request->job());
   if (job.ok()) *response = (*job)->Describe();
   return FinishWith(context, job.status());
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(grpc::CallbackServerContext* context, const v1::GetPlanRequest* request,
                                                       v1::GetPlanResponse* response) {
-  const auto job = registry_->Find(request->job());
+  Principal who;
+  const grpc::Status refused = parts_.door->Enter(*context, Right::kAsk, request->job(), who);
+  if (!refused.ok()) return FinishWith(context, refused);
+  const auto job = parts_.registry->Find(request->job());
   if (!job.ok()) return FinishWith(context, job.status());
   auto answer = AnswerGetPlan(**job);
   if (answer.ok()) *response = *std::move(answer);
@@ -72,50 +139,69 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(grpc::CallbackServerContex
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetProblem(grpc::CallbackServerContext* context, const v1::GetProblemRequest* request,
                                                          v1::GetProblemResponse* response) {
-  return Ask<v1::GetProblemResponse>(context, request->job(), response, [](Job& job) { return AnswerGetProblem(job); });
+  return Ask<v1::GetProblemResponse>(context, Right::kAsk, request->job(), response,
+                                     [](Job& job) { return AnswerGetProblem(job); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetFrontier(grpc::CallbackServerContext* context,
                                                           const v1::GetFrontierRequest* request,
                                                           v1::GetFrontierResponse* response) {
   // The request lives until Finish.
-  return Ask<v1::GetFrontierResponse>(context, request->job(), response,
+  return Ask<v1::GetFrontierResponse>(context, Right::kAsk, request->job(), response,
                                       [request](Job& job) { return AnswerGetFrontier(job, *request); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ExplainPlan(grpc::CallbackServerContext* context,
                                                           const v1::ExplainPlanRequest* request,
                                                           v1::ExplainPlanResponse* response) {
-  return Ask<v1::ExplainPlanResponse>(context, request->job(), response,
+  return Ask<v1::ExplainPlanResponse>(context, Right::kAsk, request->job(), response,
                                       [request](Job& job) { return AnswerExplainPlan(job, *request); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::SimulatePlan(grpc::CallbackServerContext* context,
                                                            const v1::SimulatePlanRequest* request,
                                                            v1::SimulatePlanResponse* response) {
-  return Ask<v1::SimulatePlanResponse>(context, request->job(), response,
+  return Ask<v1::SimulatePlanResponse>(context, Right::kAsk, request->job(), response,
                                        [request](Job& job) { return AnswerSimulatePlan(job, *request); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::SetConstraints(grpc::CallbackServerContext* context,
                                                              const v1::SetConstraintsRequest* request,
                                                              v1::SetConstraintsResponse* response) {
-  return Ask<v1::SetConstraintsResponse>(context, request->job(), response,
-                                         [request](Job& job) -> absl::StatusOr<v1::SetConstraintsResponse> {
-                                           absl::Status status = ValidateConstraints(job.name(), request->constraints());
-                                           if (status.ok()) status = job.SetConstraints(request->constraints());
-                                           if (!status.ok()) return status;
-                                           v1::SetConstraintsResponse answer;
-                                           *answer.mutable_constraints() = request->constraints();
-                                           return answer;
-                                         });
+  return Change<v1::SetConstraintsResponse>(
+      context, "SetConstraints", request->job(), response,
+      [request](Job& job, AuditLog::Entry& entry) -> absl::StatusOr<v1::SetConstraintsResponse> {
+        entry.before = AsJson(job.constraints());
+        entry.after = AsJson(request->constraints());
+        absl::Status status = ValidateConstraints(job.name(), request->constraints());
+        if (status.ok()) status = job.SetConstraints(request->constraints());
+        if (!status.ok()) return status;
+        v1::SetConstraintsResponse answer;
+        *answer.mutable_constraints() = request->constraints();
+        return answer;
+      });
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grpc::CallbackServerContext*,
+grpc::ServerUnaryReactor* PlannerServiceImpl::EndJob(grpc::CallbackServerContext* context, const v1::EndJobRequest* request,
+                                                     v1::EndJobResponse* response) {
+  return Change<v1::EndJobResponse>(context, "EndJob", request->job(), response,
+                                    [](Job& job, AuditLog::Entry& entry) -> absl::StatusOr<v1::EndJobResponse> {
+                                      absl::Status status = job.End(entry.who + " ended it");
+                                      if (!status.ok()) return status;
+                                      v1::EndJobResponse answer;
+                                      *answer.mutable_summary() = job.Summary();
+                                      return answer;
+                                    });
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grpc::CallbackServerContext* context,
                                                                              const v1::WatchJobRequest* request) {
-  auto job = registry_->Find(request->job());
-  if (!job.ok()) return new RefusedWatch(job.status());
-  return WatchStream::Start(*std::move(job), streams_);
+  Principal who;
+  const grpc::Status refused = parts_.door->Enter(*context, Right::kAsk, request->job(), who);
+  if (!refused.ok()) return new RefusedWatch(refused);
+  auto job = parts_.registry->Find(request->job());
+  if (!job.ok()) return new RefusedWatch(ToGrpc(job.status()));
+  return WatchStream::Start(*std::move(job), parts_.streams);
 }
 
 }  // namespace tidetape::server

@@ -9,6 +9,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/auth/audit_log.h"
+#include "server/auth/peer_streams.h"
+#include "server/auth/rights.h"
+#include "server/byte_budget.h"
+#include "server/call_door.h"
 #include "server/job_registry.h"
 #include "server/stream_set.h"
 #include "server/worker.h"
@@ -18,9 +23,24 @@ namespace tidetape::server {
 
 class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
  public:
-  // All outlive the service. Questions that need the planner or write to the store are answered on `question_threads`.
-  PlannerServiceImpl(JobRegistry* registry, StreamSet* streams, Worker* question_threads)
-      : registry_(registry), streams_(streams), question_threads_(question_threads) {}
+  // What the service works with; all outlive it.
+  struct Parts {
+    const CallDoor* door = nullptr;
+    AuditLog* audit = nullptr;
+    PeerStreams* peers = nullptr;
+    JobRegistry* registry = nullptr;
+    StreamSet* streams = nullptr;
+    // Questions that need the planner or write to the store are answered here.
+    Worker* question_threads = nullptr;
+    // Hellos and tapes are taken here.
+    Worker* intake_threads = nullptr;
+    // Of tapes that are not complete yet.
+    ByteBudget* tape_budget = nullptr;
+    // Messages a second of one stream, in the long run; 0: any number.
+    double messages_per_second = 0;
+  };
+
+  explicit PlannerServiceImpl(const Parts& parts) : parts_(parts) {}
 
   grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* Connect(grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
@@ -39,18 +59,24 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                          v1::SimulatePlanResponse* response) override;
   grpc::ServerUnaryReactor* SetConstraints(grpc::CallbackServerContext* context, const v1::SetConstraintsRequest* request,
                                            v1::SetConstraintsResponse* response) override;
+  grpc::ServerUnaryReactor* EndJob(grpc::CallbackServerContext* context, const v1::EndJobRequest* request,
+                                   v1::EndJobResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) override;
 
  private:
-  // Answers with `question(job)` on a question thread.
+  // Answers with `question(job)` on a question thread, where the caller may ask it.
   template <typename Response>
-  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, const std::string& job, Response* response,
+  grpc::ServerUnaryReactor* Ask(grpc::CallbackServerContext* context, Right right, const std::string& job, Response* response,
                                 std::function<absl::StatusOr<Response>(Job&)> question);
 
-  JobRegistry* const registry_;
-  StreamSet* const streams_;
-  Worker* const question_threads_;
+  // The same for what changes the job, with an entry in the audit log. `change` fills the entry's before and after.
+  template <typename Response>
+  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const std::string& action, const std::string& job,
+                                   Response* response,
+                                   std::function<absl::StatusOr<Response>(Job&, AuditLog::Entry& entry)> change);
+
+  const Parts parts_;
 };
 
 }  // namespace tidetape::server

@@ -5,10 +5,13 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
+#include "net/leader_detail.h"
 #include "server/example_job.h"
 #include "server/fake_agent.h"
+#include "server/store/faulty_store.h"
 #include "server/store/memory_store.h"
 
 namespace tidetape::server {
@@ -17,6 +20,38 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using Stub = v1::PlannerService::Stub;
+
+// One message there, one back, as bytes: Debian has no generated code for these services.
+std::string CallRaw(const std::string& address, const std::string& method, const std::string& request) {
+  grpc::GenericStub stub(ConnectTo(address));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(&context, method, &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  const grpc::Slice slice(request);
+  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
+  queue.Next(&tag, &ok);
+  grpc::ByteBuffer response;
+  call->Read(&response, nullptr);
+  queue.Next(&tag, &ok);
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  if (ok && response.Dump(&slices).ok()) {
+    for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  }
+  context.TryCancel();
+  return bytes;
+}
+
+bool IsHealthy(const std::string& address, const std::string& service) {
+  // HealthCheckRequest.service is field 1, HealthCheckResponse.status field 1, and SERVING is 1.
+  const std::string request = service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+  return CallRaw(address, "/grpc.health.v1.Health/Check", request) == "\x08\x01";
+}
 
 class ServerTest : public testing::Test {
  protected:
@@ -27,7 +62,8 @@ class ServerTest : public testing::Test {
     options.listen = "127.0.0.1:0";
     options.drain_wait = absl::Seconds(1);
     options.shutdown_wait = absl::Milliseconds(300);
-    auto server = Server::Start(options, store_.get(), &clock_);
+    options.sweep_interval = absl::Milliseconds(50);
+    auto server = Server::Start(options, &faulty_, &clock_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = v1::PlannerService::NewStub(ConnectTo(server_->address()));
@@ -37,6 +73,7 @@ class ServerTest : public testing::Test {
   void Restart() {
     server_.reset();
     store_ = std::make_unique<MemoryStore>();
+    faulty_.Use(store_.get());
     Start();
   }
 
@@ -46,6 +83,17 @@ class ServerTest : public testing::Test {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     return (stub_.get()->*method)(&context, request, &response);
+  }
+
+  bool Healthy(const std::string& service) { return IsHealthy(server_->address(), service); }
+
+  static bool Await(const std::function<bool()>& holds) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    while (!holds()) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    return true;
   }
 
   std::unique_ptr<FakeAgent> MakeAgent(const v1::Hello& hello) { return std::make_unique<FakeAgent>(server_->address(), hello); }
@@ -61,6 +109,7 @@ class ServerTest : public testing::Test {
   }
 
   std::unique_ptr<MemoryStore> store_ = std::make_unique<MemoryStore>();
+  FaultyStore faulty_{store_.get()};
   SystemClock clock_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Stub> stub_;
@@ -354,43 +403,63 @@ TEST_F(ServerTest, AWatcherHearsASummaryAndThenEvents) {
   EXPECT_EQ(stub_->WatchJob(&unknown, request)->Finish().error_code(), grpc::NOT_FOUND);
 }
 
-// One message there, one back, as bytes: Debian has no generated code for these services.
-std::string CallRaw(const std::string& address, const std::string& method, const std::string& request) {
-  grpc::GenericStub stub(ConnectTo(address));
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
-  grpc::CompletionQueue queue;
-  const auto call = stub.PrepareCall(&context, method, &queue);
-  void* tag = nullptr;
-  bool ok = false;
-  call->StartCall(nullptr);
-  queue.Next(&tag, &ok);
-  const grpc::Slice slice(request);
-  call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-  queue.Next(&tag, &ok);
-  grpc::ByteBuffer response;
-  call->Read(&response, nullptr);
-  queue.Next(&tag, &ok);
-  std::vector<grpc::Slice> slices;
-  std::string bytes;
-  if (ok && response.Dump(&slices).ok()) {
-    for (const grpc::Slice& part : slices) bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
-  }
-  context.TryCancel();
-  return bytes;
-}
-
 TEST_F(ServerTest, SaysWhetherItServesAndWhat) {
-  const std::string health = "/grpc.health.v1.Health/Check";
-  EXPECT_EQ(CallRaw(server_->address(), health, ""), "\x08\x01");  // status: SERVING
+  for (const char* service : {"", "live", "store", "tidetape.v1.PlannerService"}) EXPECT_TRUE(Healthy(service)) << service;
   const std::string list_services = "\x3a\x01*";
   EXPECT_THAT(CallRaw(server_->address(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", list_services),
               HasSubstr("tidetape.v1.PlannerService"));
   const auto agents = RunJob(1);
   std::thread drain([this] { server_->Drain(); });
   EXPECT_TRUE(agents[0]->WaitForDrain());
-  EXPECT_EQ(CallRaw(server_->address(), health, ""), "\x08\x02");  // status: NOT_SERVING
+  EXPECT_FALSE(Healthy(""));
+  EXPECT_FALSE(Healthy("tidetape.v1.PlannerService"));
+  EXPECT_TRUE(Healthy("live"));
   drain.join();
+}
+
+// As with a full disk or a database that is away: nothing is acknowledged, nothing is lost, and all goes on by itself.
+TEST_F(ServerTest, AStoreThatTakesNoWritesIsToldAndRecovers) {
+  auto agents = RunJob(2);
+  faulty_.Fail(FaultyStore::Fault::kBeforeRequest, std::numeric_limits<int>::max());
+  EXPECT_TRUE(Await([this] { return !Healthy("store"); }));
+  EXPECT_FALSE(Healthy(""));
+  EXPECT_TRUE(Healthy("live"));
+  const int64_t unstored = agents[1]->SendReport(ExampleReport(2));
+  EXPECT_EQ(agents[1]->WaitForEnd().error_code(), grpc::UNAVAILABLE);
+  for (const auto& response : agents[1]->received()) EXPECT_LT(response.ack().sequence(), unstored);
+  EXPECT_EQ(MakeAgent(ExampleHello(1, 2))->WaitForEnd().error_code(), grpc::UNAVAILABLE);
+  // Questions are answered all the same.
+  v1::ListJobsResponse jobs;
+  EXPECT_TRUE(Call(&Stub::ListJobs, v1::ListJobsRequest(), jobs).ok());
+
+  faulty_.Fail(FaultyStore::Fault::kNone, 0);
+  EXPECT_TRUE(Await([this] { return Healthy(""); }));
+  const auto again = MakeAgent(ExampleHello(1, 2));
+  EXPECT_TRUE(again->WaitForAck(again->SendReport(ExampleReport(2))));
+}
+
+TEST_F(ServerTest, AServerThatStandsByNamesTheLeader) {
+  Server::Options options;
+  options.listen = "127.0.0.1:0";
+  options.stand_by = true;
+  MemoryStore store;
+  const auto standing_by = Server::Start(options, &store, &clock_).value();
+  const auto ask = [&] {
+    const auto stub = v1::PlannerService::NewStub(ConnectTo(standing_by->address()));
+    grpc::ClientContext context;
+    v1::ListJobsResponse jobs;
+    return stub->ListJobs(&context, v1::ListJobsRequest(), &jobs);
+  };
+  EXPECT_EQ(ask().error_code(), grpc::UNAVAILABLE);
+  EXPECT_EQ(net::LeaderAddressOf(ask()), "");
+  standing_by->StandBy("leader:1");
+  EXPECT_EQ(net::LeaderAddressOf(ask()), "leader:1");
+  EXPECT_EQ(net::LeaderAddressOf(FakeAgent(standing_by->address(), ExampleHello()).WaitForEnd()), "leader:1");
+  EXPECT_FALSE(IsHealthy(standing_by->address(), ""));
+  EXPECT_TRUE(IsHealthy(standing_by->address(), "live"));
+  ASSERT_TRUE(standing_by->Lead().ok());
+  EXPECT_TRUE(ask().ok());
+  EXPECT_TRUE(IsHealthy(standing_by->address(), ""));
 }
 
 TEST_F(ServerTest, ATakenPortIsSaid) {

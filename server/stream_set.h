@@ -49,6 +49,11 @@ class StreamSet {
     }
     for (const auto& stream : open) stream->Drain(reconnect_after);
     open.clear();
+    return AwaitEmpty(wait);
+  }
+
+  // Waits until all streams have ended or the time is up. Returns the number still open.
+  size_t AwaitEmpty(absl::Duration wait) {
     absl::MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(
                                 +[](StreamSet* self) { return self->streams_.empty(); }, this),

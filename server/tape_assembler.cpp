@@ -25,6 +25,10 @@ absl::StatusOr<std::optional<v1::BlockTape>> TapeAssembler::Add(const Sender& se
     return absl::ResourceExhaustedError(
         absl::StrCat(where, "unfinished tapes of this stream exceed ", options_.tape_bytes, " bytes"));
   }
+  if (!budget_->Take(size)) {
+    return absl::UnavailableError(
+        absl::StrCat(where, "the agents send more tapes at once than the server holds; connect again later"));
+  }
   partial.data += chunk.data();
   held_bytes_ += size;
   ++partial.next_index;
@@ -33,6 +37,7 @@ absl::StatusOr<std::optional<v1::BlockTape>> TapeAssembler::Add(const Sender& se
   v1::BlockTape tape;
   const bool parsed = tape.ParseFromString(partial.data);
   held_bytes_ -= static_cast<int64_t>(partial.data.size());
+  returned_bytes_ += static_cast<int64_t>(partial.data.size());
   partials_.erase(chunk.structure_hash());
   if (!parsed) return absl::InvalidArgumentError(absl::StrCat(where, "the chunks do not make a BlockTape"));
   if (tape.structure_hash() != chunk.structure_hash()) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/byte_budget.h"
 #include "server/validate.h"
 #include "tidetape/v1/planner_service.pb.h"
 
@@ -22,12 +23,23 @@ class TapeAssembler {
     int64_t tape_bytes = int64_t{256} << 20;
   };
 
-  TapeAssembler() : TapeAssembler(Options()) {}
-  explicit TapeAssembler(const Options& options) : options_(options) {}
+  // `budget` outlives the assembler.
+  explicit TapeAssembler(ByteBudget* budget) : TapeAssembler(budget, Options()) {}
+  TapeAssembler(ByteBudget* budget, const Options& options) : options_(options), budget_(budget) {}
+  ~TapeAssembler() { budget_->Return(held_bytes_ + returned_bytes_); }
+  TapeAssembler(const TapeAssembler&) = delete;
+  TapeAssembler& operator=(const TapeAssembler&) = delete;
 
   // Takes a chunk; returns the tape with its last one, parsed and of the announced hash. Chunks of different tapes may alternate.
-  // An error names the sender, the tape and the chunk; the assembler must not be used afterwards.
+  // An error names the sender, the tape and the chunk; the assembler must not be used afterwards. Unavailable where the streams of
+  // all agents hold too much at the moment.
   absl::StatusOr<std::optional<v1::BlockTape>> Add(const Sender& sender, const v1::TapeChunk& chunk);
+
+  // The tapes that were returned are done with: only now others may use their bytes.
+  void Done() {
+    budget_->Return(returned_bytes_);
+    returned_bytes_ = 0;
+  }
 
  private:
   struct Partial {
@@ -37,8 +49,10 @@ class TapeAssembler {
   };
 
   const Options options_;
+  ByteBudget* const budget_;
   std::map<uint64_t, Partial> partials_;
-  int64_t held_bytes_ = 0;
+  int64_t held_bytes_ = 0;      // of tapes that are not complete
+  int64_t returned_bytes_ = 0;  // of tapes that were returned and are in use
 };
 
 }  // namespace tidetape::server

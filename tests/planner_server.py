@@ -9,10 +9,11 @@ START_SECONDS = 10
 
 
 class PlannerServer:
-    """tidetape-server on a loopback port of its own, the same after every start."""
+    """tidetape-server on a loopback port of its own, the same after every start. `store` is as for its --store."""
 
-    def __init__(self, server_program, ctl_program):
+    def __init__(self, server_program, ctl_program, store="memory"):
         self._server_program = server_program
+        self._store = store
         self._ctl_program = ctl_program
         self._process = None
         with socket.socket() as free:
@@ -21,7 +22,8 @@ class PlannerServer:
 
     def start(self):
         """Returns once it accepts connections."""
-        self._process = subprocess.Popen([self._server_program, f"--listen={self.address}", "--log_level=warning"])
+        command = [self._server_program, f"--listen={self.address}", f"--store={self._store}", "--log_level=warning"]
+        self._process = subprocess.Popen(command)
         host, port = self.address.split(":")
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:

@@ -14,9 +14,10 @@ STEPS_AWAY = 10
 BACK_SECONDS = 5
 
 
-@pytest.fixture
-def server(server_program, tidetapectl):
-    planner = PlannerServer(server_program, tidetapectl)
+@pytest.fixture(params=["memory", "sqlite"])
+def server(request, server_program, tidetapectl, tmp_path):
+    store = "memory" if request.param == "memory" else f"sqlite:{tmp_path}/store/server.db"
+    planner = PlannerServer(server_program, tidetapectl, store)
     planner.start()
     yield planner
     planner.stop()

@@ -4,8 +4,10 @@
 
 namespace tidetape::link {
 
-ConnectCall::ConnectCall(v1::PlannerService::Stub& stub, grpc::CompletionQueue& queue, StreamSession session, TimePoint give_up_at)
+ConnectCall::ConnectCall(v1::PlannerService::Stub& stub, grpc::CompletionQueue& queue, const net::ClientCredentials& credentials,
+                         StreamSession session, TimePoint give_up_at)
     : session_(std::move(session)), give_up_at_(give_up_at) {
+  credentials.AddToken(context_);
   stream_ = stub.PrepareAsyncConnect(&context_, &queue);
   stream_->StartCall(AsTag(CallEvent::kStarted));
 }

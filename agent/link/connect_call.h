@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "agent/link/stream_session.h"
+#include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::link {
@@ -24,7 +25,8 @@ class ConnectCall {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   // Starts the call at once; its events arrive in `queue`. Cancelled at `give_up_at` unless the session was welcomed by then.
-  ConnectCall(v1::PlannerService::Stub& stub, grpc::CompletionQueue& queue, StreamSession session, TimePoint give_up_at);
+  ConnectCall(v1::PlannerService::Stub& stub, grpc::CompletionQueue& queue, const net::ClientCredentials& credentials,
+              StreamSession session, TimePoint give_up_at);
 
   // Takes an event of the queue that belongs to the call.
   void Handle(CallEvent event, bool ok);

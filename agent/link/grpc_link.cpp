@@ -7,10 +7,10 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "agent/link/connect_call.h"
 #include "agent/link/link_thread.h"
+#include "net/leader_detail.h"
 
 namespace tidetape::link {
 namespace {
@@ -24,7 +24,8 @@ gpr_timespec AsGrpcTime(std::chrono::steady_clock::time_point time) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_micros(std::max<int64_t>(left, 0), GPR_TIMESPAN));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const GrpcLink::Tuning& tuning) {
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const net::ClientCredentials& credentials,
+                                           const GrpcLink::Tuning& tuning) {
   grpc::ChannelArguments arguments;
   const auto set = [&arguments](const char* name, std::chrono::milliseconds time) {
     arguments.SetInt(name, static_cast<int>(time.count()));
@@ -37,19 +38,21 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Grp
   // A training job's proxy leads to data sets, not to its planner.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kLargestPlanBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto secured = credentials.ForChannel(arguments);
+  return grpc::CreateCustomChannel(address, secured, arguments);
 }
 
 }  // namespace
 
-GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning)
+GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning, net::ClientSecurity security)
     : options_(std::move(options)),
       tuning_(tuning),
+      security_(std::move(security)),
       outbox_(tuning.report_capacity, options_.memory_limit_bytes),
+      servers_(options_.planner),
       backoff_(tuning.backoff, std::random_device{}()) {
   // Also for the threads that gRPC starts with its first channel.
   const SignalBlock no_signals;
-  stub_ = v1::PlannerService::NewStub(MakeChannel(options_.planner, tuning_));
   error_ = absl::StrCat("no connection to ", options_.planner, " yet");
   thread_ = std::thread([this] { Run(); });
 }
@@ -145,9 +148,27 @@ GrpcLink::Clock::time_point GrpcLink::NextDeadline() const {
   return superseded_ ? Clock::time_point::max() : retry_at_;
 }
 
+absl::Status GrpcLink::PrepareStub() {
+  absl::StatusOr<net::ClientCredentials> credentials = net::ClientCredentials::Load(security_, servers_.current());
+  if (!credentials.ok()) return credentials.status();
+  const bool same = stub_ != nullptr && connected_to_ == servers_.current() && credentials->SameChannel(credentials_);
+  credentials_ = *std::move(credentials);
+  if (same) return absl::OkStatus();
+  connected_to_ = servers_.current();
+  stub_ = v1::PlannerService::NewStub(MakeChannel(connected_to_, credentials_, tuning_));
+  return absl::OkStatus();
+}
+
 void GrpcLink::StartCall() {
+  if (absl::Status status = PrepareStub(); !status.ok()) {
+    // The files may be there later, as where something renews them.
+    retry_at_ = Clock::now() + backoff_.Next();
+    const std::lock_guard<std::mutex> lock(error_mutex_);
+    error_ = std::string(status.message());
+    return;
+  }
   StreamSession session(options_, outbox_, plans_, /*recap=*/streams_ > 0);
-  call_ = std::make_unique<ConnectCall>(*stub_, queue_, std::move(session), Clock::now() + tuning_.welcome_timeout);
+  call_ = std::make_unique<ConnectCall>(*stub_, queue_, credentials_, std::move(session), Clock::now() + tuning_.welcome_timeout);
 }
 
 void GrpcLink::Advance(Clock::time_point now) {
@@ -186,6 +207,12 @@ void GrpcLink::Flush(Clock::time_point now) {
   flush_armed_ = outbox_.HasReports();
 }
 
+GrpcLink::Clock::duration GrpcLink::NextAttempt(const grpc::Status& status, bool welcomed) {
+  if (welcomed) servers_.BeginRound();
+  if (servers_.Next(net::LeaderAddressOf(status))) return tuning_.next_server_pause;
+  return backoff_.Next();
+}
+
 void GrpcLink::EndCall(Clock::time_point now) {
   streaming_ = false;
   flush_armed_ = false;
@@ -195,11 +222,11 @@ void GrpcLink::EndCall(Clock::time_point now) {
       status.error_code() == grpc::StatusCode::INVALID_ARGUMENT || status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
   std::string error;
   if (call_->was_late() && !session.welcomed()) {
-    error = absl::StrCat(options_.planner, " did not answer");
+    error = absl::StrCat(connected_to_, " did not answer");
   } else if (session.drain_seconds()) {
-    error = absl::StrCat(options_.planner, " is about to stop");
+    error = absl::StrCat(connected_to_, " is about to stop");
   } else {
-    error = absl::StrCat("stream to ", options_.planner, " ended: ", status.ok() ? "without an error" : status.error_message());
+    error = absl::StrCat("stream to ", connected_to_, " ended: ", status.ok() ? "without an error" : status.error_message());
   }
   if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
     superseded_ = true;
@@ -211,8 +238,9 @@ void GrpcLink::EndCall(Clock::time_point now) {
     outbox_.RequeueReports();
   }
   if (session.welcomed() && now - connected_at_ >= tuning_.healthy_after) backoff_.Reset();
-  Clock::duration pause = backoff_.Next();
-  if (session.drain_seconds()) {
+  Clock::duration pause = NextAttempt(status, session.welcomed());
+  // With other servers to go to, there is no need to wait for this one.
+  if (session.drain_seconds() && !servers_.several()) {
     pause += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*session.drain_seconds()));
   }
   retry_at_ = now + pause;
@@ -220,19 +248,6 @@ void GrpcLink::EndCall(Clock::time_point now) {
   if (closing_) finished_ = true;
   const std::lock_guard<std::mutex> lock(error_mutex_);
   error_ = std::move(error);
-}
-
-std::string ComplaintAboutAddress(const std::string& address) {
-  std::string advice = absl::StrCat("planner = '", address, "': use \"local\" or \"host:port\"");
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon == 0) return advice;
-  int32_t port = 0;
-  if (!absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 || port > 65535) return advice;
-  const std::string host = address.substr(0, colon);
-  const bool bracketed = host.front() == '[' && host.back() == ']';
-  if (host.find(':') != std::string::npos && !bracketed) return absl::StrCat(advice, "; put an IPv6 address in brackets");
-  if (host.find('/') != std::string::npos) return advice;
-  return "";
 }
 
 }  // namespace tidetape::link

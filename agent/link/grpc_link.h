@@ -2,7 +2,9 @@
 //
 // The thread sleeps in its completion queue until the network, a caller or a deadline wakes it. Callers put copies into the outbox
 // and never wait for it. When the server is away the outbox fills up to its bounds, the last plan stays in force, and the thread
-// tries again with growing pauses. A server that refuses this incarnation of the job (FAILED_PRECONDITION) ends the link for good.
+// tries again with growing pauses. Where several servers are named, or one that stands by names the leader, it goes from one to the
+// next without a pause until it has asked each. A server that refuses this incarnation of the job (FAILED_PRECONDITION) ends the
+// link for good.
 #ifndef TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 #define TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 
@@ -19,9 +21,12 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "agent/link/backoff.h"
 #include "agent/link/outbox.h"
 #include "agent/link/planner_link.h"
+#include "agent/link/server_list.h"
+#include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::link {
@@ -36,8 +41,10 @@ class GrpcLink : public PlannerLink {
     // While reports come one after another, those without a profile leave together this often: a wake-up a step would cost the
     // training thread and its cores more than the report itself.
     std::chrono::milliseconds report_interval{250};
-    // Between the end of a stream and the next attempt.
+    // Between the end of a stream and the next attempt; where there are several servers, between asking all and asking all again.
     Backoff::Options backoff;
+    // Between two servers.
+    std::chrono::milliseconds next_server_pause{50};
     // gRPC's own pauses between connection attempts, and the least time that it gives one.
     std::chrono::milliseconds reconnect_initial{200};
     std::chrono::milliseconds reconnect_ceiling{1000};
@@ -53,7 +60,8 @@ class GrpcLink : public PlannerLink {
     std::chrono::milliseconds keepalive_timeout{10000};
   };
 
-  GrpcLink(LinkOptions options, const Tuning& tuning);
+  // Certificates and the token come from the files that `security` names, which are read at every attempt to connect.
+  GrpcLink(LinkOptions options, const Tuning& tuning, net::ClientSecurity security = net::SecurityFromEnvironment());
   ~GrpcLink() override;
 
   bool HasTape(uint64_t structure_hash) const override;
@@ -70,6 +78,10 @@ class GrpcLink : public PlannerLink {
   // The link's thread.
   void Run();
   void StartCall();
+  // A stub for the server of the next attempt, with what the files say now.
+  absl::Status PrepareStub();
+  // Chooses the server of the next attempt, and says how long to wait for it.
+  Clock::duration NextAttempt(const grpc::Status& status, bool welcomed);
   void Advance(Clock::time_point now);
   void EndCall(Clock::time_point now);
   Clock::time_point NextDeadline() const;
@@ -83,6 +95,7 @@ class GrpcLink : public PlannerLink {
 
   const LinkOptions options_;
   const Tuning tuning_;
+  const net::ClientSecurity security_;
   Outbox outbox_;
 
   // Whether the stream takes messages, so that a caller's news is worth a wake-up.
@@ -100,6 +113,10 @@ class GrpcLink : public PlannerLink {
   Clock::time_point close_deadline_;
 
   // The link's thread's own.
+  ServerList servers_;
+  // The server of stub_, and what proves who is who there.
+  std::string connected_to_;
+  net::ClientCredentials credentials_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
   std::unique_ptr<ConnectCall> call_;
   Backoff backoff_;
@@ -113,9 +130,6 @@ class GrpcLink : public PlannerLink {
   grpc::Alarm alarm_;
   std::thread thread_;  // last: it uses all of the above
 };
-
-// Empty where `address` is "host:port" ("[v6]:port"), otherwise what is wrong with it.
-std::string ComplaintAboutAddress(const std::string& address);
 
 }  // namespace tidetape::link
 

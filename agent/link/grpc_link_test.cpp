@@ -341,14 +341,14 @@ TEST_F(GrpcLinkTest, TheThreadSleepsWhileThereIsNothingToDo) {
   EXPECT_LE(WakeUps() - before, 2);
 }
 
-TEST(ComplaintAboutAddress, NamesWhatIsExpected) {
-  EXPECT_EQ(ComplaintAboutAddress("planner.example:50551"), "");
-  EXPECT_EQ(ComplaintAboutAddress("127.0.0.1:1"), "");
-  EXPECT_EQ(ComplaintAboutAddress("[::1]:50551"), "");
+TEST(ComplaintAboutServers, NamesWhatIsExpected) {
+  EXPECT_EQ(ComplaintAboutServers("planner.example:50551"), "");
+  EXPECT_EQ(ComplaintAboutServers("127.0.0.1:1"), "");
+  EXPECT_EQ(ComplaintAboutServers("[::1]:50551"), "");
   for (const char* bad : {"planner", ":50551", "planner:", "planner:0", "planner:65536", "planner:x", "http://planner:80"}) {
-    EXPECT_THAT(ComplaintAboutAddress(bad), HasSubstr("host:port")) << bad;
+    EXPECT_THAT(ComplaintAboutServers(bad), HasSubstr("host:port")) << bad;
   }
-  EXPECT_THAT(ComplaintAboutAddress("::1:50551"), HasSubstr("brackets"));
+  EXPECT_THAT(ComplaintAboutServers("::1:50551"), HasSubstr("brackets"));
 }
 
 }  // namespace

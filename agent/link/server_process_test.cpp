@@ -34,7 +34,7 @@ class ServerProcess {
     const std::string address_flag = "--address_file=" + address_file;
     pid_ = fork();
     if (pid_ == 0) {
-      execl(kServer, kServer, listen.c_str(), address_flag.c_str(), "--log_level=warning", nullptr);
+      execl(kServer, kServer, listen.c_str(), address_flag.c_str(), "--store=memory", "--log_level=warning", nullptr);
       _exit(127);
     }
     for (int i = 0; i < 6000; ++i) {

@@ -32,7 +32,7 @@ typedef enum {
 } tt_link_status;
 
 typedef struct {
-  const char* planner;  // "local", or "host:port" of a server
+  const char* planner;  // "local", or "host:port" of a server; of several with commas between
   const char* job;
   const char* incarnation;
   int64_t incarnation_order;

@@ -9,14 +9,16 @@
 
 namespace tidetape::ctl {
 
-Client::Client(std::string server, absl::Duration timeout) : server_(std::move(server)), timeout_(timeout) {
+Client::Client(std::string server, absl::Duration timeout, net::ClientCredentials credentials)
+    : server_(std::move(server)), timeout_(timeout), credentials_(std::move(credentials)) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // A watch would not notice otherwise that the server is gone.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetMaxReceiveMessageSize(256 << 20);
-  stub_ = v1::PlannerService::NewStub(grpc::CreateCustomChannel(server_, grpc::InsecureChannelCredentials(), arguments));
+  const auto secured = credentials_.ForChannel(arguments);
+  stub_ = v1::PlannerService::NewStub(grpc::CreateCustomChannel(server_, secured, arguments));
 }
 
 void Client::SetDeadline(absl::Duration timeout, grpc::ClientContext& context) {
@@ -48,6 +50,7 @@ absl::Status Client::Watch(const std::string& job, absl::Duration duration,
                            const std::function<bool(const v1::WatchJobResponse&)>& each) {
   grpc::ClientContext context;
   SetDeadline(duration, context);
+  credentials_.AddToken(context);
   v1::WatchJobRequest request;
   request.set_job(job);
   const auto reader = stub_->WatchJob(&context, request);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::ctl {
@@ -19,7 +20,7 @@ namespace tidetape::ctl {
 class Client {
  public:
   // `server` is host:port. Connecting happens with the first call.
-  Client(std::string server, absl::Duration timeout);
+  Client(std::string server, absl::Duration timeout, net::ClientCredentials credentials);
 
   // One unary call, as in client.Call(&Stub::GetPlan, request). Unavailable where the server cannot be reached, NotFound with the
   // nearest job name.
@@ -28,6 +29,7 @@ class Client {
                                 const Request& request) {
     grpc::ClientContext context;
     SetDeadline(timeout_, context);
+    credentials_.AddToken(context);
     Response response;
     const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
     if (!status.ok()) return Explain(status, JobOf(request));
@@ -49,6 +51,7 @@ class Client {
 
   const std::string server_;
   const absl::Duration timeout_;
+  const net::ClientCredentials credentials_;
   std::unique_ptr<v1::PlannerService::Stub> stub_;
 };
 

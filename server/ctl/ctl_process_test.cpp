@@ -46,8 +46,9 @@ class ServerProcess {
   ServerProcess() {
     const std::string file = Temporary("address");
     std::remove(file.c_str());
-    std::string program = "server/tidetape-server", listen = "--listen=127.0.0.1:0", address = "--address_file=" + file;
-    char* arguments[] = {program.data(), listen.data(), address.data(), nullptr};
+    std::string program = "server/tidetape-server", listen = "--listen=127.0.0.1:0", address = "--address_file=" + file,
+                store = "--store=memory";
+    char* arguments[] = {program.data(), listen.data(), address.data(), store.data(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environ), 0);
     for (int i = 0; i < 3000 && address_.empty(); ++i) {
       absl::SleepFor(absl::Milliseconds(10));
@@ -101,12 +102,17 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_THAT(Ctl("simulate example --memory-limit max").output, HasSubstr("limit        max"));
   EXPECT_THAT(Ctl("watch example --for 0.5 -o json").output, HasSubstr("\"job\":\"example\""));
 
+  std::ofstream(Temporary("problem.json")) << Ctl("problem example").output;
+  const Outcome ended = Ctl("end example");
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.output, "example: anyone ended it\n");
+  EXPECT_THAT(Ctl("jobs").output, HasSubstr("ended"));
+
   const Outcome unknown = Ctl("plan exampel");
   EXPECT_EQ(unknown.code, 1);
   EXPECT_THAT(unknown.output, HasSubstr("Did you mean 'example'?"));
 
   // What the server would solve can be solved without it.
-  std::ofstream(Temporary("problem.json")) << Ctl("problem example").output;
   EXPECT_EQ(server.Stop(), 0);
   const Outcome solved = Ctl("solve -o json " + Temporary("problem.json"));
   EXPECT_EQ(solved.code, 0) << solved.output;

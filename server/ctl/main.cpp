@@ -7,11 +7,13 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "net/client_security.h"
 #include "server/ctl/client.h"
 #include "server/ctl/closest_name.h"
 #include "server/ctl/file_commands.h"
@@ -32,6 +34,8 @@ constexpr int kNoAnswer = 3;
 struct Arguments {
   std::string server = "127.0.0.1:50551";
   double timeout_seconds = 10;
+  net::ClientSecurity security;
+  net::ClientCredentials credentials;  // what the files of `security` hold
   Format format = Format::kText;
   std::string job;
   std::string file;
@@ -42,7 +46,9 @@ struct Arguments {
   double watch_seconds = 0;
 };
 
-Client MakeClient(const Arguments& arguments) { return Client(arguments.server, absl::Seconds(arguments.timeout_seconds)); }
+Client MakeClient(const Arguments& arguments) {
+  return Client(arguments.server, absl::Seconds(arguments.timeout_seconds), arguments.credentials);
+}
 
 // Prints a response as JSON, or with `as_text`.
 template <typename Response, typename AsText>
@@ -139,6 +145,14 @@ absl::Status Watch(const Arguments& arguments) {
   });
 }
 
+absl::Status End(const Arguments& arguments) {
+  v1::EndJobRequest request;
+  request.set_job(arguments.job);
+  return Print(MakeClient(arguments).Call(&Stub::EndJob, request), arguments.format, [](const auto& response) {
+    std::cout << response.summary().job() << ": " << response.summary().end_reason() << "\n";
+  });
+}
+
 absl::Status Solve(const Arguments& arguments) {
   std::optional<int64_t> limit;
   if (!arguments.memory_limit.empty()) {
@@ -180,6 +194,13 @@ int Run(int argc, char** argv) {
   app.add_option("--timeout", arguments.timeout_seconds, "seconds to wait for an answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--tls-ca", arguments.security.ca_file, "PEM file with the authorities that vouch for the server")
+      ->envname("TIDETAPE_TLS_CA");
+  app.add_option("--tls-cert", arguments.security.certificate_file, "PEM file with your certificate")->envname("TIDETAPE_TLS_CERT");
+  app.add_option("--tls-key", arguments.security.key_file, "PEM file with its key")->envname("TIDETAPE_TLS_KEY");
+  app.add_option("--tls-name", arguments.security.server_name, "name in the server's certificate, if it is not the host's")
+      ->envname("TIDETAPE_TLS_NAME");
+  app.add_option("--token-file", arguments.security.token_file, "file that holds your token")->envname("TIDETAPE_TOKEN_FILE");
   std::string format = "text";
   app.add_option("-o,--output,--format", format, "of what is printed")
       ->check(CLI::IsMember({"text", "json"}))
@@ -218,6 +239,8 @@ int Run(int argc, char** argv) {
   with_job(watch);
   watch->add_option("--for", arguments.watch_seconds, "seconds to watch; without it, until interrupted");
 
+  with_job(add("end", "ends a job: only a new start of it may report again", End));
+
   CLI::App* solve = add("solve", "the plan of a problem file; needs no server", Solve);
   solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
   solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
@@ -231,6 +254,9 @@ int Run(int argc, char** argv) {
     return kUsage;
   }
   arguments.format = format == "json" ? Format::kJson : Format::kText;
+  auto credentials = net::ClientCredentials::Load(arguments.security, arguments.server);
+  if (!credentials.ok()) return ExitCode(credentials.status());
+  arguments.credentials = *std::move(credentials);
   return ExitCode(command(arguments));
 }
 

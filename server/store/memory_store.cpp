@@ -1,14 +1,15 @@
 #include "server/store/memory_store.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "server/store/errors.h"
 
 namespace tidetape::server {
 
 absl::StatusOr<MemoryStore::JobContent*> MemoryStore::Find(const std::string& job) {
   const auto it = jobs_.find(job);
-  if (it == jobs_.end()) return absl::NotFoundError(absl::StrCat("the store has no job '", job, "'"));
+  if (it == jobs_.end()) return NoJobError(job);
   return &it->second;
 }
 
@@ -20,7 +21,7 @@ absl::StatusOr<std::vector<std::string>> MemoryStore::ListJobs() {
 }
 
 absl::Status MemoryStore::CreateJob(const std::string& job) {
-  if (job.empty()) return absl::InvalidArgumentError("a job needs a name");
+  if (job.empty()) return NamelessJobError();
   absl::MutexLock lock(&mutex_);
   jobs_.try_emplace(job);
   return absl::OkStatus();
@@ -28,9 +29,22 @@ absl::Status MemoryStore::CreateJob(const std::string& job) {
 
 absl::Status MemoryStore::DeleteJob(const std::string& job) {
   absl::MutexLock lock(&mutex_);
+  jobs_.erase(job);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobRecord> MemoryStore::GetJob(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
   const auto content = Find(job);
   if (!content.ok()) return content.status();
-  jobs_.erase(job);
+  return (*content)->record;
+}
+
+absl::Status MemoryStore::PutEnd(const std::string& job, const std::optional<JobEnd>& end) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  (*content)->record.end = end;
   return absl::OkStatus();
 }
 
@@ -38,12 +52,14 @@ absl::Status MemoryStore::AddIncarnation(const std::string& job, const Incarnati
   absl::MutexLock lock(&mutex_);
   const auto content = Find(job);
   if (!content.ok()) return content.status();
-  for (const IncarnationRecord& known : (*content)->incarnations) {
-    if (known.id == incarnation.id) {
-      return absl::FailedPreconditionError(absl::StrCat("job '", job, "' already had incarnation '", incarnation.id, "'"));
-    }
+  JobContent& found = **content;
+  if (!found.incarnations.empty() && found.incarnations.back().id == incarnation.id) return absl::OkStatus();
+  for (const IncarnationRecord& known : found.incarnations) {
+    if (known.id == incarnation.id) return KnownIncarnationError(job, incarnation.id);
   }
-  (*content)->incarnations.push_back(incarnation);
+  found.incarnations.push_back(incarnation);
+  found.ranks.clear();
+  found.costs.erase(found.costs.lower_bound({incarnation.world_size, 0}), found.costs.end());
   return absl::OkStatus();
 }
 
@@ -54,11 +70,15 @@ absl::StatusOr<std::vector<IncarnationRecord>> MemoryStore::ListIncarnations(con
   return (*content)->incarnations;
 }
 
-absl::Status MemoryStore::PutTape(const std::string& job, const v1::BlockTape& tape) {
+absl::Status MemoryStore::PutTape(const std::string& job, const v1::BlockTape& tape, KnownCosts costs) {
   absl::MutexLock lock(&mutex_);
   const auto content = Find(job);
   if (!content.ok()) return content.status();
   (*content)->tapes[tape.structure_hash()] = tape;
+  ++(*content)->record.revision;
+  if (costs == KnownCosts::kForget) {
+    std::erase_if((*content)->costs, [&tape](const auto& entry) { return entry.first.second == tape.structure_hash(); });
+  }
   return absl::OkStatus();
 }
 
@@ -67,9 +87,7 @@ absl::StatusOr<v1::BlockTape> MemoryStore::GetTape(const std::string& job, uint6
   const auto content = Find(job);
   if (!content.ok()) return content.status();
   const auto tape = (*content)->tapes.find(structure_hash);
-  if (tape == (*content)->tapes.end()) {
-    return absl::NotFoundError(absl::StrCat("job '", job, "' has no tape ", absl::Hex(structure_hash, absl::kZeroPad16)));
-  }
+  if (tape == (*content)->tapes.end()) return NoTapeError(job, structure_hash);
   return tape->second;
 }
 
@@ -82,13 +100,54 @@ absl::StatusOr<std::vector<uint64_t>> MemoryStore::ListTapes(const std::string& 
   return hashes;
 }
 
+void MemoryStore::UpdateRank(const std::string& job, RankUpdate update, Done done) { done(Apply(job, std::move(update))); }
+
+absl::Status MemoryStore::Apply(const std::string& job, RankUpdate update) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  const auto& incarnations = (*content)->incarnations;
+  const std::string current = incarnations.empty() ? "" : incarnations.back().id;
+  if (update.incarnation != current) return StaleIncarnationError(job, update.incarnation, current);
+  RankRecord& rank = (*content)->ranks[update.rank];
+  rank.rank = update.rank;
+  rank.heard = update.heard;
+  if (update.hello.has_value()) rank.hello = *std::move(update.hello);
+  if (update.report.has_value()) {
+    rank.report = std::move(update.report);
+    ++rank.reports;
+  }
+  if (update.profile.has_value()) rank.profile = std::move(update.profile);
+  if (update.standing.has_value()) rank.standing = *std::move(update.standing);
+  for (v1::TapeCosts& costs : update.costs) (*content)->costs[{update.rank, costs.structure_hash()}] = std::move(costs);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<RankRecord>> MemoryStore::ListRanks(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  std::vector<RankRecord> ranks;
+  for (const auto& [number, rank] : (*content)->ranks) ranks.push_back(rank);
+  return ranks;
+}
+
+absl::StatusOr<std::vector<CostRecord>> MemoryStore::ListCosts(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto content = Find(job);
+  if (!content.ok()) return content.status();
+  std::vector<CostRecord> records;
+  for (const auto& [key, costs] : (*content)->costs) records.push_back({key.first, costs});
+  return records;
+}
+
 absl::Status MemoryStore::CommitPlan(const v1::Plan& plan) {
   absl::MutexLock lock(&mutex_);
   const auto content = Find(plan.job());
   if (!content.ok()) return content.status();
   if (plan.generation() <= (*content)->generation) {
-    return absl::FailedPreconditionError(absl::StrCat("job '", plan.job(), "': generation ", plan.generation(),
-                                                      " is not above generation ", (*content)->generation, ", committed before"));
+    const bool repeated = !(*content)->plans.empty() && (*content)->plans.front().SerializeAsString() == plan.SerializeAsString();
+    return repeated ? absl::OkStatus() : OldGenerationError(plan.job(), plan.generation(), (*content)->generation);
   }
   (*content)->generation = plan.generation();
   (*content)->plans.push_front(plan);
@@ -110,6 +169,7 @@ absl::Status MemoryStore::PutConstraints(const std::string& job, const v1::Const
   const auto content = Find(job);
   if (!content.ok()) return content.status();
   (*content)->constraints = constraints;
+  ++(*content)->record.revision;
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -16,14 +17,20 @@ namespace tidetape::server {
 class MemoryStore final : public Store {
  public:
   bool Durable() const override { return false; }
+  absl::Status Check() override { return absl::OkStatus(); }
   absl::StatusOr<std::vector<std::string>> ListJobs() override;
   absl::Status CreateJob(const std::string& job) override;
   absl::Status DeleteJob(const std::string& job) override;
+  absl::StatusOr<JobRecord> GetJob(const std::string& job) override;
+  absl::Status PutEnd(const std::string& job, const std::optional<JobEnd>& end) override;
   absl::Status AddIncarnation(const std::string& job, const IncarnationRecord& incarnation) override;
   absl::StatusOr<std::vector<IncarnationRecord>> ListIncarnations(const std::string& job) override;
-  absl::Status PutTape(const std::string& job, const v1::BlockTape& tape) override;
+  absl::Status PutTape(const std::string& job, const v1::BlockTape& tape, KnownCosts costs) override;
   absl::StatusOr<v1::BlockTape> GetTape(const std::string& job, uint64_t structure_hash) override;
   absl::StatusOr<std::vector<uint64_t>> ListTapes(const std::string& job) override;
+  void UpdateRank(const std::string& job, RankUpdate update, Done done) override;
+  absl::StatusOr<std::vector<RankRecord>> ListRanks(const std::string& job) override;
+  absl::StatusOr<std::vector<CostRecord>> ListCosts(const std::string& job) override;
   absl::Status CommitPlan(const v1::Plan& plan) override;
   absl::StatusOr<std::vector<v1::Plan>> ListPlans(const std::string& job, int limit) override;
   absl::Status PutConstraints(const std::string& job, const v1::Constraints& constraints) override;
@@ -31,14 +38,18 @@ class MemoryStore final : public Store {
 
  private:
   struct JobContent {
+    JobRecord record;
     std::vector<IncarnationRecord> incarnations;
     std::map<uint64_t, v1::BlockTape> tapes;
-    std::deque<v1::Plan> plans;  // newest first, at most kKeptPlans
-    int64_t generation = 0;      // highest committed
+    std::map<int32_t, RankRecord> ranks;
+    std::map<std::pair<int32_t, uint64_t>, v1::TapeCosts> costs;  // by rank and structure hash
+    std::deque<v1::Plan> plans;                                   // newest first, at most kKeptPlans
+    int64_t generation = 0;                                       // highest committed
     v1::Constraints constraints;
   };
 
   absl::StatusOr<JobContent*> Find(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Apply(const std::string& job, RankUpdate update);
 
   absl::Mutex mutex_;
   std::map<std::string, JobContent> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -5,7 +5,8 @@
 namespace tidetape::server {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoreContract, testing::Values([] { return std::make_unique<MemoryStore>(); }));
+INSTANTIATE_TEST_SUITE_P(Memory, StoreContract,
+                         testing::Values([](const std::string&) { return std::make_unique<MemoryStore>(); }));
 
 TEST(MemoryStore, SaysThatItForgets) { EXPECT_FALSE(MemoryStore().Durable()); }
 

@@ -32,7 +32,8 @@ def attach(
     memory_limit: on the step peak of this process, everything alive counted: bytes, "3.5GiB", "90%" (of the device; on CPU of the
         cgroup's or the machine's memory, shared among the ranks of the host), "min" (as little as possible) or "max" (keep
         everything).
-    planner: "local" (embedded in this process), "host:port" of a tidetape-server, or "none" (nothing is planned: nothing is
+    planner: "local" (embedded in this process), "host:port" of a tidetape-server (several with commas between where they stand
+        by for each other), or "none" (nothing is planned: nothing is
         saved, or everything with memory_limit="max").
     job: name of the job; else TIDETAPE_JOB, SLURM_JOB_ID, torchrun's run id.
     existing: checkpointing that is already on is replaced ("replace"), kept, its blocks left alone ("keep"), or refused ("error").

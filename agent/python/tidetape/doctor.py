@@ -98,6 +98,12 @@ def _distributions() -> list[str]:
 def _planner(planner: str) -> Finding:
     if planner == "local":
         return Finding("planner", True, "inside the training process")
+    # Of several servers one leads, and the others stand by.
+    findings = [_server(server) for server in planner.split(",")]
+    return next((finding for finding in findings if finding.good), findings[0])
+
+
+def _server(planner: str) -> Finding:
     host, _, port = planner.rpartition(":")
     if not host or not port.isdigit():
         return Finding("planner", False, f"{planner!r} is no address", 'pass --planner host:port, or "local"')

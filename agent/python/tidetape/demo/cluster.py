@@ -27,7 +27,8 @@ def _start_server() -> tuple[subprocess.Popen, str]:
     program = find_program("tidetape-server")
     if program is None:
         raise RuntimeError("tidetape-server is not there; make build makes it")
-    server = subprocess.Popen([str(program), "--listen=127.0.0.1:0", "--log_level=warning"], stdout=subprocess.PIPE, text=True)
+    command = [str(program), "--listen=127.0.0.1:0", "--store=memory", "--log_level=warning"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         return server, _read_address(server)
     except BaseException:

@@ -1,0 +1,42 @@
+#include "server/auth/authenticator.h"
+
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+
+namespace tidetape::server {
+namespace {
+
+constexpr char kScheme[] = "bearer ";
+
+}  // namespace
+
+absl::StatusOr<Principal> Authenticator::Identify(const grpc::CallbackServerContext& context) const {
+  if (tokens_ == nullptr) return Principal{CertificateName(context), Role::kOperator, "*"};
+  const auto& metadata = context.client_metadata();
+  const auto header = metadata.find("authorization");
+  if (header == metadata.end()) {
+    return absl::UnauthenticatedError("a token is needed; set TIDETAPE_TOKEN_FILE to the file that holds yours");
+  }
+  const std::string value(header->second.data(), header->second.size());
+  if (!absl::StartsWithIgnoreCase(value, kScheme)) return absl::UnauthenticatedError("the authorization is not a bearer token");
+  const std::string token(absl::StripAsciiWhitespace(value.substr(sizeof(kScheme) - 1)));
+  std::optional<Principal> principal = tokens_->table()->Find(token);
+  if (!principal.has_value()) return absl::UnauthenticatedError("the token is not known here; ask the operator for a new one");
+  return *std::move(principal);
+}
+
+std::string CertificateName(const grpc::CallbackServerContext& context) {
+  const auto auth = context.auth_context();
+  if (auth == nullptr || !auth->IsPeerAuthenticated()) return "anyone";
+  const auto names = auth->FindPropertyValues("x509_common_name");
+  return names.empty() ? "anyone" : std::string(names.front().data(), names.front().size());
+}
+
+std::string PeerHost(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
+}
+
+}  // namespace tidetape::server

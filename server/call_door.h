@@ -1,0 +1,39 @@
+// The door for calls: this server must lead, the caller must be known, and may do what it asks for.
+#ifndef TIDETAPE_SERVER_CALL_DOOR_H_
+#define TIDETAPE_SERVER_CALL_DOOR_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <utility>
+
+#include "server/auth/authenticator.h"
+#include "server/auth/rights.h"
+#include "server/grpc_status.h"
+#include "server/serving_gate.h"
+
+namespace tidetape::server {
+
+// Thread-safe.
+class CallDoor {
+ public:
+  // Both outlive the door.
+  CallDoor(const ServingGate* gate, const Authenticator* authenticator) : gate_(gate), authenticator_(authenticator) {}
+
+  // OK, with who it is, or the status to end the call with. Tokens come first: strangers are not told where the leader is.
+  grpc::Status Enter(const grpc::CallbackServerContext& context, Right right, const std::string& job, Principal& who) const {
+    absl::StatusOr<Principal> caller = authenticator_->Identify(context);
+    if (!caller.ok()) return ToGrpc(caller.status());
+    who = *std::move(caller);
+    if (absl::Status status = CheckRight(who, right, job); !status.ok()) return ToGrpc(status);
+    return gate_->Check();
+  }
+
+ private:
+  const ServingGate* const gate_;
+  const Authenticator* const authenticator_;
+};
+
+}  // namespace tidetape::server
+
+#endif  // TIDETAPE_SERVER_CALL_DOOR_H_
