@@ -1,0 +1,89 @@
+#include "collectives/add_kernels.h"
+
+#include <bit>
+#include <cstring>
+
+// One copy of each loop for each vector length, chosen when the program is loaded. The compiler vectorises the loops by itself; see
+// the target's options in BUILD.bazel.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define TT_VECTOR_CLONES __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define TT_VECTOR_CLONES
+#endif
+
+namespace tidetape::collectives {
+namespace {
+
+float LoadFloat(const std::byte* at) {
+  float value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// bfloat16 is the upper half of float32.
+float LoadBFloat16(const std::byte* at) {
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof bits);
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+void StoreFloat(std::byte* at, float value) { std::memcpy(at, &value, sizeof value); }
+
+TT_VECTOR_CLONES
+void StoreBFloat16s(std::byte* __restrict destination, const std::byte* __restrict source, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) StoreFloat(destination + 4 * i, LoadBFloat16(source + 2 * i));
+}
+
+TT_VECTOR_CLONES
+void AddBFloat16s(std::byte* __restrict destination, const std::byte* __restrict source, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    StoreFloat(destination + 4 * i, LoadFloat(destination + 4 * i) + LoadBFloat16(source + 2 * i));
+  }
+}
+
+TT_VECTOR_CLONES
+void AddFloat32s(std::byte* __restrict destination, const std::byte* __restrict source, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    StoreFloat(destination + 4 * i, LoadFloat(destination + 4 * i) + LoadFloat(source + 4 * i));
+  }
+}
+
+TT_VECTOR_CLONES
+void ScaleFloat32s(std::byte* destination, const std::byte* source, float factor, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) StoreFloat(destination + 4 * i, factor * LoadFloat(source + 4 * i));
+}
+
+TT_VECTOR_CLONES
+void AddScaledFloat32s(std::byte* __restrict destination, const std::byte* __restrict source, float factor, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    StoreFloat(destination + 4 * i, LoadFloat(destination + 4 * i) + factor * LoadFloat(source + 4 * i));
+  }
+}
+
+}  // namespace
+
+void StoreFloats(std::byte* destination, const std::byte* source, DType dtype, int64_t elements) {
+  if (dtype == DType::kBFloat16) {
+    StoreBFloat16s(destination, source, elements);
+  } else if (elements > 0) {
+    std::memcpy(destination, source, elements * sizeof(float));
+  }
+}
+
+void AddFloats(std::byte* destination, const std::byte* source, DType dtype, int64_t elements) {
+  if (dtype == DType::kBFloat16) {
+    AddBFloat16s(destination, source, elements);
+  } else {
+    AddFloat32s(destination, source, elements);
+  }
+}
+
+void ScaleFloats(std::byte* destination, const std::byte* source, float factor, bool accumulate, int64_t elements) {
+  if (accumulate) {
+    AddScaledFloat32s(destination, source, factor, elements);
+  } else {
+    ScaleFloat32s(destination, source, factor, elements);
+  }
+}
+
+}  // namespace tidetape::collectives
