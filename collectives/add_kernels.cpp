@@ -1,5 +1,6 @@
 #include "collectives/add_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -75,6 +76,22 @@ void AddFloats(std::byte* destination, const std::byte* source, DType dtype, int
     AddBFloat16s(destination, source, elements);
   } else {
     AddFloat32s(destination, source, elements);
+  }
+}
+
+void SumFloats(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, int64_t elements) {
+  constexpr int64_t kBlock = 2048;  // elements whose sums stay in the first-level cache
+  for (int64_t done = 0; done < elements; done += kBlock) {
+    const int64_t count = std::min(kBlock, elements - done);
+    std::byte* const sums = destination + done * static_cast<int64_t>(sizeof(float));
+    for (size_t s = 0; s < sources.size(); ++s) {
+      const std::byte* const source = sources[s] + done * DTypeBytes(dtype);
+      if (s == 0) {
+        StoreFloats(sums, source, dtype, count);
+      } else {
+        AddFloats(sums, source, dtype, count);
+      }
+    }
   }
 }
 

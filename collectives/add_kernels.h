@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "collectives/dtype.h"
 
 namespace tidetape::collectives {
@@ -18,6 +19,9 @@ void StoreFloats(std::byte* destination, const std::byte* source, DType dtype, i
 
 // destination[i] += source[i]
 void AddFloats(std::byte* destination, const std::byte* source, DType dtype, int64_t elements);
+
+// destination[i] = ((sources[0][i] + sources[1][i]) + ...), one rounding an addition. Writes each element to memory once.
+void SumFloats(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, int64_t elements);
 
 // destination[i] = factor * source[i], or destination[i] += factor * source[i] (two roundings); float32.
 void ScaleFloats(std::byte* destination, const std::byte* source, float factor, bool accumulate, int64_t elements);

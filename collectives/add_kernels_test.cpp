@@ -42,28 +42,29 @@ void ExpectSameBits(float actual, float expected) {
 // A buffer whose first element is `shift` bytes off any alignment, with guards at both ends.
 class Unaligned {
  public:
-  Unaligned(size_t bytes, int shift) : memory_(bytes + 128, std::byte{0xa5}), begin_(memory_.data() + 64 + shift), bytes_(bytes) {}
-  std::byte* data() { return begin_; }
+  Unaligned(size_t bytes, int shift) : memory_(bytes + 128, std::byte{0xa5}), shift_(shift), bytes_(bytes) {}
+  std::byte* data() { return memory_.data() + 64 + shift_; }
+  const std::byte* data() const { return memory_.data() + 64 + shift_; }
   template <typename T>
   T At(int64_t i) const {
     T value;
-    std::memcpy(&value, begin_ + i * sizeof(T), sizeof(T));
+    std::memcpy(&value, data() + i * sizeof(T), sizeof(T));
     return value;
   }
   template <typename T>
   void Set(int64_t i, T value) {
-    std::memcpy(begin_ + i * sizeof(T), &value, sizeof(T));
+    std::memcpy(data() + i * sizeof(T), &value, sizeof(T));
   }
   bool Intact() const {
     for (const std::byte* at = memory_.data(); at < memory_.data() + memory_.size(); ++at) {
-      if ((at < begin_ || at >= begin_ + bytes_) && *at != std::byte{0xa5}) return false;
+      if ((at < data() || at >= data() + bytes_) && *at != std::byte{0xa5}) return false;
     }
     return true;
   }
 
  private:
   std::vector<std::byte> memory_;
-  std::byte* begin_;
+  int shift_;
   size_t bytes_;
 };
 
@@ -100,6 +101,30 @@ TEST(AddKernelsTest, AddsAtAnyLengthAndAlignment) {
         for (int i = 0; i < length; ++i) ExpectSameBits(destination.At<float>(i), expected[i]);
         ASSERT_TRUE(destination.Intact());
       }
+    }
+  }
+}
+
+TEST(AddKernelsTest, SumsInTheOrderOfTheSources) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (int length : {0, 1, 15, 2047, 2048, 2049, 5000}) {
+    for (int count : {1, 2, 3, 8}) {
+      std::vector<Unaligned> sources;
+      std::vector<const std::byte*> places;
+      for (int s = 0; s < count; ++s) {
+        sources.emplace_back(length * 2, 2 * s + 1);
+        for (int i = 0; i < length; ++i) sources[s].Set<uint16_t>(i, std::bit_cast<uint32_t>(normal(random)) >> 16);
+      }
+      for (Unaligned& source : sources) places.push_back(source.data());
+      Unaligned destination(length * 4, 1);
+      SumFloats(destination.data(), places, DType::kBFloat16, length);
+      for (int i = 0; i < length; ++i) {
+        float expected = static_cast<float>(BFloat16Value(sources[0].At<uint16_t>(i)));
+        for (int s = 1; s < count; ++s) expected = Sum(expected, static_cast<float>(BFloat16Value(sources[s].At<uint16_t>(i))));
+        ExpectSameBits(destination.At<float>(i), expected);
+      }
+      ASSERT_TRUE(destination.Intact());
     }
   }
 }

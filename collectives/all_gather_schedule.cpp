@@ -103,24 +103,26 @@ class AllGatherBuilder {
     }
   }
 
+  // What arrives is handed on chunk by chunk, beside what is still to arrive.
   void Double() {
-    std::vector<int32_t> fresh = {group_.node()};  // arrived, but not handed on
     for (int32_t distance = 1; distance < group_.nodes(); distance *= 2) {
       const int32_t partner = group_.node() ^ distance;
       for (int32_t node : Held(group_.node(), distance)) {
         for (const Chunk& chunk : Chunks(node, group_.local())) Send(RailRank(partner), chunk);
       }
-      HandOnAll(fresh);
-      builder_.Wait(RailRank(partner), data_, CountHeld(partner, distance));
-      fresh = Held(partner, distance);
+      if (distance == 1) HandOnOwn();
+      for (int32_t node : Held(partner, distance)) {
+        for (const Chunk& chunk : Chunks(node, group_.local())) {
+          builder_.Wait(RailRank(partner), data_, 1);
+          HandOn(chunk);
+        }
+      }
     }
-    HandOnAll(fresh);
+    if (group_.nodes() == 1) HandOnOwn();
   }
 
-  void HandOnAll(const std::vector<int32_t>& nodes) {
-    for (int32_t node : nodes) {
-      for (const Chunk& chunk : Chunks(node, group_.local())) HandOn(chunk);
-    }
+  void HandOnOwn() {
+    for (const Chunk& chunk : Chunks(group_.node(), group_.local())) HandOn(chunk);
   }
 
   int32_t Back(int32_t steps) const { return (group_.node() - steps + group_.nodes()) % group_.nodes(); }

@@ -27,7 +27,7 @@ absl::Status Executor::Run(const Schedule& schedule, const ReduceBuffers& buffer
 absl::Status Executor::RunPhase(const Schedule& schedule, int32_t phase, const ReduceBuffers& buffers, int64_t training_step) {
   int64_t most_bytes = 0;
   for (int32_t i = schedule.begin(phase); i < schedule.end(phase); ++i) {
-    if (schedule.steps[i].source.buffer == Buffer::kGradient) most_bytes = std::max(most_bytes, schedule.steps[i].bytes);
+    most_bytes = std::max(most_bytes, schedule.steps[i].bytes);
   }
   // Before the first step: puts read it later.
   if (static_cast<int64_t>(zeros_.size()) < most_bytes) zeros_.resize(most_bytes);
@@ -45,13 +45,13 @@ absl::Status Executor::RunStep(const Schedule& schedule, const Step& step, const
   switch (step.kind) {
     case StepKind::kPut: {
       absl::Span<const std::byte> source;
-      if (absl::Status status = Source(step, buffers, &source); !status.ok()) return status;
+      if (absl::Status status = Source(step.source, step.bytes, buffers, &source); !status.ok()) return status;
       if (step.paced) KeepGap(schedule.gap);
       return transport_.PutSignal(step.peer, source, step.destination.offset, step.signal);
     }
     case StepKind::kMulticast: {
       absl::Span<const std::byte> source;
-      if (absl::Status status = Source(step, buffers, &source); !status.ok()) return status;
+      if (absl::Status status = Source(step.source, step.bytes, buffers, &source); !status.ok()) return status;
       return transport_.Multicast(schedule.peer_sets[step.peer], source, step.destination.offset, step.signal);
     }
     case StepKind::kSignal:
@@ -69,7 +69,12 @@ absl::Status Executor::RunStep(const Schedule& schedule, const Step& step, const
 
 absl::Status Executor::Compute(const Schedule& schedule, const Step& step, const ReduceBuffers& buffers) {
   absl::Span<const std::byte> source;
-  if (absl::Status status = Source(step, buffers, &source); !status.ok()) return status;
+  sum_sources_.clear();
+  const std::vector<Place> one = {step.source};
+  for (const Place& place : step.kind == StepKind::kSum ? schedule.source_sets[step.sources] : one) {
+    if (absl::Status status = Source(place, step.bytes, buffers, &source); !status.ok()) return status;
+    sum_sources_.push_back(source.data());
+  }
   const int64_t elements = step.bytes / DTypeBytes(step.dtype);
   const int64_t written = step.kind == StepKind::kCopy ? step.bytes : elements * static_cast<int64_t>(sizeof(float));
   absl::Span<std::byte> destination;
@@ -80,6 +85,9 @@ absl::Status Executor::Compute(const Schedule& schedule, const Step& step, const
       break;
     case StepKind::kAdd:
       AddFloats(destination.data(), source.data(), step.dtype, elements);
+      break;
+    case StepKind::kSum:
+      SumFloats(destination.data(), sum_sources_, step.dtype, elements);
       break;
     case StepKind::kScale: {
       const bool accumulate = step.destination.buffer == Buffer::kOutput && buffers.outputs[step.destination.index].accumulate;
@@ -92,8 +100,8 @@ absl::Status Executor::Compute(const Schedule& schedule, const Step& step, const
   return absl::OkStatus();
 }
 
-absl::Status Executor::Source(const Step& step, const ReduceBuffers& buffers, absl::Span<const std::byte>* source) {
-  const Place& place = step.source;
+absl::Status Executor::Source(const Place& place, int64_t bytes, const ReduceBuffers& buffers,
+                              absl::Span<const std::byte>* source) {
   absl::Span<const std::byte> memory;
   switch (place.buffer) {
     case Buffer::kArena:
@@ -101,7 +109,7 @@ absl::Status Executor::Source(const Step& step, const ReduceBuffers& buffers, ab
       break;
     case Buffer::kGradient:
       if (place.index >= static_cast<int32_t>(buffers.gradients.size()) || buffers.gradients[place.index].empty()) {
-        *source = absl::MakeConstSpan(zeros_).subspan(0, step.bytes);
+        *source = absl::MakeConstSpan(zeros_).subspan(0, bytes);
         return absl::OkStatus();
       }
       memory = buffers.gradients[place.index];
@@ -110,9 +118,9 @@ absl::Status Executor::Source(const Step& step, const ReduceBuffers& buffers, ab
       return absl::InvalidArgumentError("outputs cannot be read");
   }
   const int64_t have = static_cast<int64_t>(memory.size());
-  if (place.offset + step.bytes > have)
-    return TooSmall(place.buffer == Buffer::kArena ? "the arena" : "the gradient", place, step.bytes, have);
-  *source = memory.subspan(place.offset, step.bytes);
+  if (place.offset + bytes > have)
+    return TooSmall(place.buffer == Buffer::kArena ? "the arena" : "the gradient", place, bytes, have);
+  *source = memory.subspan(place.offset, bytes);
   return absl::OkStatus();
 }
 

@@ -48,12 +48,13 @@ class Executor {
   absl::Status RunStep(const Schedule& schedule, const Step& step, const ReduceBuffers& buffers);
   absl::Status Compute(const Schedule& schedule, const Step& step, const ReduceBuffers& buffers);
   // The memory of a place; InvalidArgument where it is too small.
-  absl::Status Source(const Step& step, const ReduceBuffers& buffers, absl::Span<const std::byte>* source);
+  absl::Status Source(const Place& place, int64_t bytes, const ReduceBuffers& buffers, absl::Span<const std::byte>* source);
   absl::Status Destination(const Step& step, int64_t bytes, const ReduceBuffers& buffers, absl::Span<std::byte>* destination);
   void KeepGap(absl::Duration gap);
 
   Transport& transport_;
   ExecutorOptions options_;
+  std::vector<const std::byte*> sum_sources_;
   std::vector<std::byte> zeros_;  // stands in for gradients that are not there
   absl::Time next_paced_ = absl::InfinitePast();
 };

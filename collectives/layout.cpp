@@ -124,7 +124,7 @@ void Layout::PlaceReduction() {
       own_accumulators = std::max(own_accumulators, std::min(bytes, RoundUp(options.accumulator_bytes, kRegionAlignment)));
     }
     if (staging_bytes <= free) {
-      unit.staging = {absl::StrCat("staging in ", slot.name), slot.offset, staging_bytes};
+      unit.staging = {absl::StrCat("staging in ", slot.name), slot.offset, free};  // all that is left costs nothing
     } else {
       own_staging = staging_bytes;
     }

@@ -222,20 +222,23 @@ class ReduceScatterBuilder {
     }
   }
 
+  // Waits for all local ranks first, so that each sum is read and written once.
   void AddRows(const RowMessage& row, int32_t round) {
-    for (int32_t sender = 0; sender < group_.per_node; ++sender) {
-      const bool own = sender == group_.local();
-      InChannel* in = own ? nullptr : &rows_in_[SenderOrder(sender, group_.local())];
-      const int32_t slot = own ? -1 : in->Await(builder_, static_cast<int32_t>(row.message.pieces.size()));
-      for (const StreamPiece& piece : row.message.pieces) {
-        const Place source = own ? Place{Buffer::kGradient, piece.parameter, piece.gradient_element * DTypeBytes(piece.dtype)}
-                                 : Place{Buffer::kArena, 0, RowSlot(sender, group_.local(), slot) + piece.staged_offset};
-        const int64_t sum = plan_.block(row.node) + (piece.stream_element - Begin(round)) * kSumBytes;
-        builder_.Compute(sender == 0 ? StepKind::kStore : StepKind::kAdd, piece.dtype, source, {Buffer::kArena, 0, sum},
-                         piece.elements);
+    std::vector<int32_t> slots(group_.per_node, -1);
+    for (InChannel& in : rows_in_) slots[Local(in)] = in.Await(builder_, static_cast<int32_t>(row.message.pieces.size()));
+    for (const StreamPiece& piece : row.message.pieces) {
+      std::vector<Place> sources;
+      for (int32_t sender = 0; sender < group_.per_node; ++sender) {
+        if (sender == group_.local()) {
+          sources.push_back({Buffer::kGradient, piece.parameter, piece.gradient_element * DTypeBytes(piece.dtype)});
+        } else {
+          sources.push_back({Buffer::kArena, 0, RowSlot(sender, group_.local(), slots[sender]) + piece.staged_offset});
+        }
       }
-      if (!own) in->Release(builder_);
+      const int64_t sum = plan_.block(row.node) + (piece.stream_element - Begin(round)) * kSumBytes;
+      builder_.Sum(piece.dtype, std::move(sources), {Buffer::kArena, 0, sum}, piece.elements);
     }
+    for (InChannel& in : rows_in_) in.Release(builder_);
   }
 
   void Write(int32_t round) {

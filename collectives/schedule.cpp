@@ -44,6 +44,11 @@ uint64_t Schedule::hash() const {
     hash.Add(static_cast<int64_t>(peers.size()));
     for (int32_t peer : peers) hash.Add(peer);
   }
+  hash.Add(static_cast<int64_t>(source_sets.size()));
+  for (const auto& places : source_sets) {
+    hash.Add(static_cast<int64_t>(places.size()));
+    for (const Place& place : places) AddPlace(hash, place);
+  }
   hash.Add(static_cast<int64_t>(steps.size()));
   for (const Step& step : steps) {
     hash.Add(static_cast<int64_t>(step.kind));
@@ -53,6 +58,7 @@ uint64_t Schedule::hash() const {
     hash.Add(step.signal);
     hash.Add(step.count);
     hash.Add(step.slot);
+    hash.Add(step.sources);
     hash.Add(step.bytes);
     AddPlace(hash, step.source);
     AddPlace(hash, step.destination);
@@ -87,6 +93,8 @@ const char* StepName(StepKind kind) {
       return "store";
     case StepKind::kAdd:
       return "add";
+    case StepKind::kSum:
+      return "sum";
     case StepKind::kScale:
       return "scale";
     case StepKind::kUse:
@@ -113,6 +121,11 @@ std::string StepText(const Schedule& schedule, int32_t index) {
       return absl::StrCat(text, " for ", step.count, " of signal ", step.signal, " from rank ", step.peer, slot);
     case StepKind::kFlush:
       return text;
+    case StepKind::kSum: {
+      absl::StrAppend(&text, " ", step.bytes, " bytes of ", DTypeName(step.dtype), " each from");
+      for (const Place& place : schedule.source_sets[step.sources]) absl::StrAppend(&text, " ", PlaceText(place));
+      return absl::StrCat(text, " to ", PlaceText(step.destination), slot);
+    }
     case StepKind::kUse:
       return absl::StrCat(text, " ", step.bytes, " bytes at ", PlaceText(step.source));
     default:

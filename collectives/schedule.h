@@ -25,6 +25,7 @@ enum class StepKind : uint8_t {
   kCopy,       // `bytes` from `source` to `destination`, both local
   kStore,      // destination (float32) = source (`dtype`), element by element; `bytes` of the source
   kAdd,        // destination (float32) += source (`dtype`)
+  kSum,        // destination (float32) = source_sets[sources], added in the order of the set; `bytes` of each
   kScale,      // destination (float32) = factor * source (float32); or += where the caller accumulates
   kUse,        // the training reads `bytes` at `source`: nothing to do, but nobody may write there meanwhile
 };
@@ -48,7 +49,8 @@ struct Step {
   int32_t peer = -1;              // a rank of the transport; for a multicast a position in peer_sets
   int32_t signal = -1;
   int32_t count = 0;
-  int32_t slot = -1;  // staging slot of the message, for errors; -1 where there is none
+  int32_t slot = -1;     // staging slot of the message, for errors; -1 where there is none
+  int32_t sources = -1;  // of a sum: a position in source_sets
   int64_t bytes = 0;
   Place source, destination;
 };
@@ -64,6 +66,7 @@ struct Schedule {
   std::string unit;        // name, for errors
   int32_t rank = 0;        // of the transport
   std::vector<std::vector<int32_t>> peer_sets;
+  std::vector<std::vector<Place>> source_sets;
   std::vector<Step> steps;
   std::vector<Phase> phases;
   double factor = 1;             // of kScale: one over the divide factor

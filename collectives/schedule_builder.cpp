@@ -96,4 +96,16 @@ void ScheduleBuilder::Compute(StepKind kind, DType dtype, Place source, Place de
   schedule_.steps.push_back(step);
 }
 
+void ScheduleBuilder::Sum(DType dtype, std::vector<Place> sources, Place destination, int64_t elements) {
+  if (sources.size() == 1) return Compute(StepKind::kStore, dtype, sources[0], destination, elements);
+  Step step;
+  step.kind = StepKind::kSum;
+  step.dtype = dtype;
+  step.bytes = elements * DTypeBytes(dtype);
+  step.sources = static_cast<int32_t>(schedule_.source_sets.size());
+  step.destination = destination;
+  schedule_.source_sets.push_back(std::move(sources));
+  schedule_.steps.push_back(step);
+}
+
 }  // namespace tidetape::collectives

@@ -179,7 +179,7 @@ std::vector<std::string> SchemeAssumptions() {
       "Times are of collectives alone, one after the other: nothing hides behind compute, and no other traffic shares the links.",
       "Units are gathered twice a step, in forward and backward; the output head once. Gradients are reduced once.",
       "bfloat16 parameters and gradients, float32 sums. Sizes are rounded up to whole shards. All nodes are equal.",
-      "stock: as many rings over all ranks as a node has ranks; copies in and out of flat buffers; reduces float32.",
+      "stock: as many rings over all ranks as a node has ranks, at any size; copies in and out of flat buffers; reduces float32.",
       "symm-mem: Tidetape's way over the links, but between flat buffers, with stock's copies, and sends float32 gradients.",
       "tidetape: straight between parameters and gradients; the cast of the own shard, which all three need, is not counted.",
       "Peak: two rotating slots and the output head gathered, plus what each scheme needs beside; gradients are not counted.",

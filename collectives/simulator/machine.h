@@ -17,8 +17,8 @@ struct Machine {
   LinkModel local;                     // within a node
   LinkModel network;                   // between nodes, along rails
   double copy_bytes_per_second = 0;    // of a local copy, bytes read
-  double add_elements_per_second = 0;  // of converting, adding or scaling
-  double step_seconds = 0;             // overhead of each local copy or addition
+  double add_elements_per_second = 0;  // of converting, adding or scaling; sums of several count by the bytes that they move
+  double step_seconds = 0;             // overhead of copies and additions; those that follow each other directly are one kernel
 };
 
 // An H100 node as its data sheets have it: NVLink 4 with 450 GB/s in each direction, one 400 Gb/s adapter a GPU, 3.35 TB/s of

@@ -127,10 +127,8 @@ class Simulator {
       case StepKind::kUse:
         break;
       default: {
-        const double seconds = machine_.step_seconds +
-                               (step.kind == StepKind::kCopy
-                                    ? static_cast<double>(step.bytes) / machine_.copy_bytes_per_second
-                                    : static_cast<double>(step.bytes / DTypeBytes(step.dtype)) / machine_.add_elements_per_second);
+        const bool goes_on = rank.step > 0 && IsComputation(schedule.steps[rank.step - 1].kind);
+        const double seconds = (goes_on ? 0 : machine_.step_seconds) + ComputeSeconds(schedule, step);
         rank.now += seconds;
         results_[index].compute_seconds += seconds;
       }
@@ -140,6 +138,20 @@ class Simulator {
     while (ends.size() < schedule.phases.size() && schedule.end(static_cast<int32_t>(ends.size())) <= rank.step)
       ends.push_back(rank.now);
     queue_.push({rank.now, index});
+  }
+
+  static bool IsComputation(StepKind kind) {
+    return kind == StepKind::kCopy || kind == StepKind::kStore || kind == StepKind::kAdd || kind == StepKind::kSum ||
+           kind == StepKind::kScale;
+  }
+
+  double ComputeSeconds(const Schedule& schedule, const Step& step) const {
+    const double bytes = static_cast<double>(step.bytes), size = static_cast<double>(DTypeBytes(step.dtype));
+    if (step.kind == StepKind::kCopy) return bytes / machine_.copy_bytes_per_second;
+    const double additions = bytes / size / machine_.add_elements_per_second;
+    if (step.kind != StepKind::kSum) return additions;
+    // An addition reads its source and a float and writes a float; a sum reads all sources and writes one float.
+    return additions * (static_cast<double>(schedule.source_sets[step.sources].size()) * size + 4) / (size + 8);
   }
 
   // `occupies`: the message takes the sender's port; a further receiver of a multicast does not.

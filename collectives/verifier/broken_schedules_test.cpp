@@ -79,7 +79,6 @@ constexpr CollectiveKind kGather = CollectiveKind::kAllGather;
 constexpr CollectiveKind kReduce = CollectiveKind::kReduceScatter;
 
 bool FromGradient(const Step& step) { return step.source.buffer == Buffer::kGradient; }
-bool FromStaging(const Step& step) { return step.source.buffer == Buffer::kArena; }
 
 using Schedules = std::vector<Schedule>;
 
@@ -167,28 +166,33 @@ std::vector<Case> Cases() {
        StartsWith("no such peer")},
       {"MulticastMissesOne", kGather, [](Schedules& s, const Layout&) { s[6].peer_sets[0].pop_back(); },
        StartsWith("waits for more signals than are sent")},
-      {"AddTwice", kReduce,
-       [](Schedules& s, const Layout&) { Insert(s[0], Find(s[0], StepKind::kAdd, 0), s[0].steps[Find(s[0], StepKind::kAdd, 0)]); },
+      {"AddTwice", kReduce, [](Schedules& s, const Layout&) { s[0].source_sets[0].push_back(s[0].source_sets[0][1]); },
        StartsWith("wrong sum")},
-      {"AddMissing", kReduce, [](Schedules& s, const Layout&) { Erase(s[0], Find(s[0], StepKind::kAdd, 0)); },
-       StartsWith("wrong sum")},
+      {"AddMissing", kReduce, [](Schedules& s, const Layout&) { s[0].source_sets[0].pop_back(); }, StartsWith("wrong sum")},
+      {"SumOfNothing", kReduce, [](Schedules& s, const Layout&) { s[0].source_sets[0].clear(); },
+       StartsWith("no such set of sources")},
       {"StoreInsteadOfAdd", kReduce,
        [](Schedules& s, const Layout&) { s[1].steps[Find(s[1], StepKind::kAdd, 1)].kind = StepKind::kStore; },
        StartsWith("wrong sum")},
       {"AddInsteadOfStore", kReduce,
-       [](Schedules& s, const Layout&) { s[1].steps[Find(s[1], StepKind::kStore, 0)].kind = StepKind::kAdd; },
+       [](Schedules& s, const Layout&) {
+         Step& sum = s[1].steps[Find(s[1], StepKind::kSum, 0)];
+         sum.kind = StepKind::kAdd;
+         sum.source = s[1].source_sets[sum.sources][0];
+       },
        StartsWith("adds to bytes that nobody wrote")},
       {"AddsNeighbour", kReduce,
        [](Schedules& s, const Layout&) {
-         Step& add = s[2].steps[Find(s[2], StepKind::kAdd, 0, FromGradient)];
-         add.source.offset += 2;
+         Place& own = s[2].source_sets[0][2];
+         ASSERT_EQ(own.buffer, Buffer::kGradient);
+         own.offset += 2;
        },
        StartsWith("adds different elements")},
       {"ReadsFloatsAsBFloats", kReduce,
        [](Schedules& s, const Layout&) {
-         Step& add = s[0].steps[Find(s[0], StepKind::kAdd, 0, [](const Step& step) { return step.dtype == DType::kFloat32; })];
-         add.dtype = DType::kBFloat16;
-         add.bytes /= 2;
+         Step& sum = s[0].steps[Find(s[0], StepKind::kSum, 0, [](const Step& step) { return step.dtype == DType::kFloat32; })];
+         sum.dtype = DType::kBFloat16;
+         sum.bytes /= 2;
        },
        StartsWith("reads elements wrongly")},
       {"SlotFreedBeforeAdd", kReduce,
@@ -225,7 +229,11 @@ std::vector<Case> Cases() {
        },
        StartsWith("out of bounds")},
       {"AddsOtherSlot", kReduce,
-       [](Schedules& s, const Layout&) { s[6].steps[Find(s[6], StepKind::kStore, 0, FromStaging)].source.offset += 64; },
+       [](Schedules& s, const Layout&) {
+         Place& staged = s[6].source_sets[0][0];
+         ASSERT_EQ(staged.buffer, Buffer::kArena);
+         staged.offset += 64;
+       },
        StartsWith("race")},
       {"RingsWaitFirst", kReduce,
        [](Schedules& s, const Layout& l) {

@@ -81,6 +81,10 @@ absl::Status CheckSteps(const Layout& layout, const Schedule& schedule, int32_t 
     if (multicast && (step.peer < 0 || step.peer >= static_cast<int32_t>(schedule.peer_sets.size()))) {
       return Broken(schedule, i, "no such set of peers");
     }
+    if (step.kind == StepKind::kSum && (step.sources < 0 || step.sources >= static_cast<int32_t>(schedule.source_sets.size()) ||
+                                        schedule.source_sets[step.sources].empty())) {
+      return Broken(schedule, i, "no such set of sources");
+    }
     if (!communicates) continue;
     if (step.signal < 0 || step.signal >= layout.signals()) return Broken(schedule, i, "no such signal");
     if (!multicast && (step.peer < 0 || step.peer >= ranks || step.peer == schedule.rank))

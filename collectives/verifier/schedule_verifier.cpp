@@ -146,6 +146,7 @@ class Interpreter {
       std::vector<Part> parts;
       return memory_.Read(event, Key(event.rank, entry, step.source), step.source.offset, step.bytes, &parts);
     }
+    if (step.kind == StepKind::kSum) return Sum(event, entry, step);
     if (step.kind != StepKind::kStore && step.kind != StepKind::kAdd && step.kind != StepKind::kScale) return absl::OkStatus();
     const BufferKey from = Key(event.rank, entry, step.source), to = Key(event.rank, entry, step.destination);
     const int64_t size = DTypeBytes(step.dtype);
@@ -177,6 +178,18 @@ class Interpreter {
       const int64_t bytes = part.bytes / size * kSumBytes;
       if (absl::Status status = memory_.Write(event, to, begin, bytes, computed); !status.ok()) return status;
       if (!wrong.empty()) return Broken(wrong, ": ", PlaceText(to, begin), ", by ", Text(event));
+    }
+    return absl::OkStatus();
+  }
+
+  // A store and then additions, as one event.
+  absl::Status Sum(const Event& event, const ProgramEntry& entry, const Step& step) {
+    Step part = step;
+    part.kind = StepKind::kStore;
+    for (const Place& source : entry.schedule->source_sets[step.sources]) {
+      part.source = source;
+      if (absl::Status status = Compute(event, entry, part); !status.ok()) return status;
+      part.kind = StepKind::kAdd;
     }
     return absl::OkStatus();
   }
