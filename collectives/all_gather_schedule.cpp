@@ -33,11 +33,16 @@ class AllGatherBuilder {
 
   Schedule Build() {
     const bool doubling = options_.rail == RailAlgorithm::kDoubling && (group_.nodes() & (group_.nodes() - 1)) == 0;
+    const bool shared = layout_.shared(layout_.units()[unit_].slot);
     builder_.BeginPhase("ready");
-    doubling ? SayReadyToPartners() : SayReadyToPrevious();
     for (int32_t local = 0; local < group_.per_node; ++local) {
-      if (local != group_.local() && CountOfRail(local) > 0) builder_.Ready(group_.rank_at(group_.node(), local));
+      if (local != group_.local() && (shared || CountOfRail(local) > 0)) builder_.Ready(group_.rank_at(group_.node(), local));
     }
+    if (shared) {
+      builder_.BeginPhase("admit");
+      for (int32_t peer : local_peers_) builder_.AwaitReady(peer);
+    }
+    doubling ? SayReadyToPartners() : SayReadyToPrevious();
     builder_.BeginPhase("gather");
     doubling ? Double() : Circle();
     for (int32_t local = 0; local < group_.per_node; ++local) {

@@ -1,12 +1,17 @@
 // All-gather of a unit: every shard goes straight to its place in the gathered parameters of every rank.
 //
-// Before: the rank's own shard lies in its place in the own slot (shard_geometry.h), padding untouched. After: every shard does,
-// and padding is still untouched. Only bytes of shards are sent, each to each rank once.
+// Before the last phase: the rank's own shard lies in its place in the own slot (shard_geometry.h), padding untouched. After: every
+// shard does, and padding is still untouched. Only bytes of shards are sent, each to each rank once.
 //
 //   ready    the slot is free: tell those who will write here. May run long before the rest, as soon as the unit that held the slot
 //            is resharded.
+//   admit    only where the ranks of a host share the slot: wait until all of them have finished with it, then let other nodes
+//   write.
+//            Before the last phase, and no earlier, the caller writes the own shard.
 //   gather   along the rail (same local rank on all nodes) by recursive doubling or a ring; whatever has arrived from another node,
 //            and the own shard before, goes to all ranks of the own node at once while the rail is busy.
+//
+// In a shared slot what one rank of the host has, all have: handing on is a signal without a copy.
 //
 // Between nodes a rank receives the other nodes' shards of its own rail and nothing else; from its own node it receives the other
 // rails. That is the least possible: (shards - 1) shards in all, (nodes - 1) of them over the network.

@@ -85,25 +85,44 @@ absl::StatusOr<Layout> Layout::Create(LayoutSpec spec) {
 }
 
 void Layout::PlaceUnits() {
-  const auto rotating = std::count_if(spec_.units.begin(), spec_.units.end(), [](const Unit& unit) { return !unit.keeps_slot; });
-  const int32_t shared_slots = std::min<int32_t>(spec_.options.rotating_slots, rotating);
-  for (int32_t s = 0; s < shared_slots; ++s) slots_.push_back({absl::StrCat("slot ", s), 0, 0});
-  int32_t turn = 0;
-  for (const Unit& unit : spec_.units) {
-    UnitPlace place = PlaceUnit(unit, MeshNamed(spec_, unit.mesh));
-    if (unit.keeps_slot) {
-      place.slot = static_cast<int32_t>(slots_.size());
-      slots_.push_back({absl::StrCat("slot ", place.slot, " of '", unit.name, "'"), 0, 0});
-    } else {
-      place.slot = turn++ % shared_slots;
-    }
-    slots_[place.slot].bytes = std::max(slots_[place.slot].bytes, place.bytes);
-    units_.push_back(std::move(place));
-  }
+  for (const Unit& unit : spec_.units) units_.push_back(PlaceUnit(unit, MeshNamed(spec_, unit.mesh)));
+  PlaceSlots(true);
+  shared_slots_ = static_cast<int32_t>(slots_.size());
+  PlaceSlots(false);
   for (Region& slot : slots_) slot = Append(slot.name, slot.bytes, arena_bytes_);
   for (UnitPlace& unit : units_) {
     for (ParameterPlace& parameter : unit.parameters) parameter.offset += slots_[unit.slot].offset;
   }
+}
+
+// Slots of the units that hosts share, or of the others.
+void Layout::PlaceSlots(bool shared) {
+  const auto belongs = [&](size_t u) {
+    const int32_t host_ranks = spec_.options.host_ranks;
+    return (host_ranks > 1 && units_[u].mesh.per_node == host_ranks) == shared;
+  };
+  int32_t rotating = 0;
+  for (size_t u = 0; u < units_.size(); ++u) rotating += belongs(u) && !spec_.units[u].keeps_slot;
+  rotating = std::min(rotating, spec_.options.rotating_slots);
+  const int32_t first = static_cast<int32_t>(slots_.size());
+  for (int32_t s = 0; s < rotating; ++s) slots_.push_back({absl::StrCat("slot ", first + s), 0, 0});
+  int32_t turn = 0;
+  for (size_t u = 0; u < units_.size(); ++u) {
+    if (!belongs(u)) continue;
+    UnitPlace& place = units_[u];
+    if (spec_.units[u].keeps_slot) {
+      place.slot = static_cast<int32_t>(slots_.size());
+      slots_.push_back({absl::StrCat("slot ", place.slot, " of '", spec_.units[u].name, "'"), 0, 0});
+    } else {
+      place.slot = first + turn++ % rotating;
+    }
+    slots_[place.slot].bytes = std::max(slots_[place.slot].bytes, place.bytes);
+  }
+}
+
+Region Layout::shared_region() const {
+  if (shared_slots_ == 0) return {"shared slots", 0, 0};
+  return {"shared slots", 0, slots_[shared_slots_ - 1].offset + slots_[shared_slots_ - 1].bytes};
 }
 
 void Layout::PlaceReduction() {
@@ -116,7 +135,7 @@ void Layout::PlaceReduction() {
   for (UnitPlace& unit : units_) {
     if (unit.reduced_elements == 0) continue;
     const Region& slot = slots_[unit.slot];
-    int64_t free = options.reuse_slots ? slot.bytes : 0;
+    int64_t free = options.reuse_slots && !shared(unit.slot) ? slot.bytes : 0;
     if (const int64_t bytes = RoundUp(needed(unit), kRegionAlignment); bytes <= free) {
       free -= bytes;
       unit.accumulators = {absl::StrCat("accumulators in ", slot.name), slot.offset + free, bytes};
@@ -175,6 +194,7 @@ std::string Layout::description() const {
     line(what + "per_node", mesh.per_node);
   }
   line("rotating_slots", spec_.options.rotating_slots);
+  line("host_ranks", spec_.options.host_ranks);
   line("staging_bytes", spec_.options.staging_bytes);
   line("reuse_slots", spec_.options.reuse_slots ? "yes" : "no");
   line("accumulator_bytes", spec_.options.accumulator_bytes);

@@ -1,6 +1,6 @@
 // One arena a rank, laid out alike on all ranks: where every gathered parameter, staging slot and sum lies.
 //
-//   arena    [ slot 0 | slot 1 | ... | own slots | staging | accumulators ]            regions start at multiples of 4096
+//   arena    [ slots that hosts share | other slots | staging | accumulators ]         regions start at multiples of 4096
 //   slot     [ gathered storage of parameter 0 | gap | parameter 1 | ... | tail ]      parameters start at multiples of 64
 //   storage  [ shard 0 | shard 1 | ... ] each padded to the size of shard 0            (Shard(0); see shard_geometry.h)
 //
@@ -11,6 +11,9 @@
 // Reduce-scatter needs two more places. *Staging* holds gradient rows that peers have sent and that are not yet added: its size is
 // an option and does not depend on the number of ranks. *Accumulators* hold, for each node of the mesh, the float32 sums of the
 // rows that go there. With reuse_slots both lie in the slot of the unit itself, which resharding has vacated by then, if they fit.
+//
+// Slots whose bytes are the same on all ranks of a host may be one memory for all of them (LayoutOptions::host_ranks). Such a slot
+// may be written again only after all ranks of the host have finished with it, and is never reused for sums.
 //
 // Offsets depend on the spec alone. Ranks compare hash() at the start, and description() where hashes differ.
 #ifndef TIDETAPE_COLLECTIVES_LAYOUT_H_
@@ -66,6 +69,9 @@ class Layout {
   const LayoutSpec& spec() const { return spec_; }
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Region>& slots() const { return slots_; }
+  // The part of the arena that a host's ranks share: the first slots. Empty where nothing is shared.
+  Region shared_region() const;
+  bool shared(int32_t slot) const { return slot < shared_slots_; }
   // The regions beside the slots; empty where every unit uses its slot.
   const Region& staging() const { return staging_; }
   const Region& accumulators() const { return accumulators_; }
@@ -87,11 +93,13 @@ class Layout {
  private:
   Layout() = default;
   void PlaceUnits();
+  void PlaceSlots(bool shared);
   void PlaceReduction();
 
   LayoutSpec spec_;
   std::vector<UnitPlace> units_;
   std::vector<Region> slots_;
+  int32_t shared_slots_ = 0;  // the first of slots_
   Region staging_, accumulators_;
   int64_t arena_bytes_ = 0;
 };

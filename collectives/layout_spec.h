@@ -43,9 +43,14 @@ struct Unit {
 
 struct LayoutOptions {
   int32_t rotating_slots = 2;  // that units without a slot of their own share in turn: prefetch depth + 1
+  // Ranks of a host that share gathered parameters: where all of them shard one copy of a unit (its mesh has so many ranks a node),
+  // they hold the same bytes, and its slot may be the same memory for all. 0: every rank has its own. Transport ranks of a host
+  // follow each other.
+  int32_t host_ranks = 0;
   // For what is received but not yet added, on one rank, however many ranks there are. Cut into slots by the schedules.
   int64_t staging_bytes = int64_t{8} << 20;
-  // Sums wait in the slot that resharding the unit vacated, where they fit. Otherwise they have a region of their own.
+  // Sums wait in the slot that resharding the unit vacated, where they fit and the slot is the rank's own. Otherwise they have a
+  // region of their own.
   bool reuse_slots = true;
   // The most bytes of that region; units that need more are reduced in several rounds.
   int64_t accumulator_bytes = int64_t{64} << 20;

@@ -105,6 +105,7 @@ TEST(LayoutTest, RegionsAreAlignedAndNeverOverlap) {
     spec.options.staging_bytes = 4096 << random() % 4;
     spec.options.accumulator_bytes = 32768;
     spec.options.reuse_slots = random() % 2;
+    if (random() % 2) spec.options.host_ranks = per_node;
     const int units = 1 + random() % 5;
     for (int u = 0; u < units; ++u) {
       Unit unit{"unit." + std::to_string(u), random() % 3 ? "fsdp" : "experts", {}, random() % 4 == 0};
@@ -161,6 +162,22 @@ TEST(LayoutTest, NeighboursInTheForwardPassShareNoSlot) {
   std::vector<int32_t> slots;
   for (const UnitPlace& unit : layout.units()) slots.push_back(unit.slot);
   EXPECT_THAT(slots, ElementsAre(0, 1, 2, 3, 0, 1, 2));
+}
+
+// Units whose ranks on a host hold the same bytes come first, in slots of their own, and sums never go there.
+TEST(LayoutTest, SharesSlotsOnlyWhereAHostHoldsTheSame) {
+  LayoutSpec spec = OneUnit(8, {Make("w", {1024, 64})});
+  spec.meshes[0].per_node = 4;
+  spec.meshes.push_back({"experts", 2, 4, 2});
+  spec.units.insert(spec.units.begin(), {"experts", "experts", {Make("w", {1024, 64})}});
+  spec.options.host_ranks = 4;
+  spec.options.staging_bytes = 4096;
+  const Layout layout = Create(spec);
+  EXPECT_FALSE(layout.shared(layout.units()[0].slot));
+  EXPECT_TRUE(layout.shared(layout.units()[1].slot));
+  EXPECT_EQ(layout.shared_region().bytes, 1024 * 64 * 2);
+  EXPECT_GE(layout.units()[1].accumulators.offset, 2 * layout.shared_region().bytes);
+  EXPECT_GE(layout.units()[1].staging.offset, 2 * layout.shared_region().bytes);
 }
 
 TEST(LayoutTest, GroupsDtypesAndSharesStorage) {

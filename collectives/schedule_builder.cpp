@@ -19,8 +19,12 @@ void ScheduleBuilder::BeginPhase(std::string name) {
   schedule_.phases.push_back({std::move(name), static_cast<int32_t>(schedule_.steps.size())});
 }
 
-void ScheduleBuilder::Prepare(int32_t peer) {
+void ScheduleBuilder::AwaitReady(int32_t peer) {
   if (ready_.insert(peer).second) Wait(peer, ready_signal_, 1);
+}
+
+void ScheduleBuilder::Prepare(int32_t peer) {
+  AwaitReady(peer);
   if (in_flight_[peer] == schedule_.puts_in_flight) Flush();
   ++in_flight_[peer];
 }

@@ -22,6 +22,8 @@ class ScheduleBuilder {
   void BeginPhase(std::string name);
   // Tells a peer that it may write here.
   void Ready(int32_t peer) { Signal(peer, ready_signal_); }
+  // Waits until the peer has said so, where that was not yet done. Puts do it by themselves.
+  void AwaitReady(int32_t peer);
   void Put(int32_t peer, Place source, int64_t destination, int64_t bytes, int32_t signal, bool paced, int32_t slot = -1);
   // One step to all peers, or one each where the options say that it is too large. No peers: no step.
   void Multicast(const std::vector<int32_t>& peers, Place source, int64_t destination, int64_t bytes, int32_t signal);

@@ -88,6 +88,7 @@ absl::Status CheckParameter(const Unit& unit, size_t p, const MeshShape& mesh, i
 absl::Status CheckOptions(const LayoutSpec& spec) {
   const LayoutOptions& options = spec.options;
   if (options.rotating_slots < 1) return Invalid("rotating_slots is ", options.rotating_slots, ", must be at least 1");
+  if (options.host_ranks < 0) return Invalid("host_ranks is ", options.host_ranks, ", must not be negative");
   if (options.staging_bytes < 4096 || options.staging_bytes > kMostBytes) {
     return Invalid("staging_bytes is ", options.staging_bytes, ", must be at least 4096");
   }

@@ -1,12 +1,29 @@
 #include "collectives/testing/thread_transport.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace tidetape::collectives {
+namespace {
+
+std::byte* MustMap(void* at, int64_t bytes, int flags, int file) {
+  void* mapped = mmap(at, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+  if (mapped == MAP_FAILED) {
+    std::perror("mmap of a test's arena");
+    std::abort();
+  }
+  return static_cast<std::byte*>(mapped);
+}
+
+}  // namespace
 
 class ThreadTransport final : public Transport {
  public:
@@ -63,7 +80,18 @@ class ThreadTransport final : public Transport {
 };
 
 ThreadGroup::ThreadGroup(const Options& options) : options_(options), open_sends_(options.ranks, 0) {
-  for (int rank = 0; rank < options.ranks; ++rank) arenas_.push_back(std::make_unique<std::byte[]>(options.arena_bytes));
+  int shared = -1;  // of the host
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    arenas_.push_back(MustMap(nullptr, options.arena_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1));
+    if (options.shared_bytes == 0) continue;
+    if (rank % options.host_ranks == 0) {
+      if (shared >= 0) close(shared);
+      shared = memfd_create("shared slots", 0);
+      if (ftruncate(shared, options.shared_bytes) != 0) std::abort();
+    }
+    MustMap(arenas_.back(), options.shared_bytes, MAP_SHARED | MAP_FIXED, shared);
+  }
+  if (shared >= 0) close(shared);
   worker_ = std::thread([this] { CarryOut(); });
 }
 
@@ -73,6 +101,7 @@ ThreadGroup::~ThreadGroup() {
     ending_ = true;
   }
   worker_.join();
+  for (std::byte* arena : arenas_) munmap(arena, options_.arena_bytes);
 }
 
 std::unique_ptr<Transport> ThreadGroup::MakeTransport(int rank) { return std::make_unique<ThreadTransport>(*this, rank); }
@@ -94,6 +123,12 @@ void ThreadGroup::Send(const Channel& channel, const Delivery& delivery) {
   absl::MutexLock lock(&mutex_);
   under_way_[channel].push_back(delivery);
   ++open_sends_[std::get<0>(channel)];
+}
+
+bool ThreadGroup::SameMemory(int rank, const Delivery& delivery, int peer) const {
+  return rank / options_.host_ranks == peer / options_.host_ranks &&
+         delivery.destination + delivery.source.size() <= static_cast<uint64_t>(options_.shared_bytes) &&
+         delivery.source.data() == arenas_[rank] + delivery.destination;
 }
 
 void ThreadGroup::CarryOut() {
@@ -119,9 +154,9 @@ void ThreadGroup::CarryOut() {
     // Late, and the second half first.
     if (std::uniform_real_distribution<>()(random) < options_.laziness)
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 20));
-    std::byte* destination = arenas_[std::get<1>(channel)].get() + delivery.destination;
+    std::byte* destination = arenas_[std::get<1>(channel)] + delivery.destination;
     const size_t half = delivery.source.size() / 2;
-    if (!delivery.source.empty()) {
+    if (!delivery.source.empty() && !SameMemory(std::get<0>(channel), delivery, std::get<1>(channel))) {
       std::memmove(destination + half, delivery.source.data() + half, delivery.source.size() - half);
       std::memmove(destination, delivery.source.data(), half);
     }

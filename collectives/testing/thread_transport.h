@@ -26,14 +26,16 @@ class ThreadGroup {
     int ranks = 2;
     int signals = 16;
     int64_t arena_bytes = 0;
-    uint64_t seed = 0;      // of the order in which things are carried out
-    double laziness = 0.5;  // probability to wait a little before one is
+    int64_t shared_bytes = 0;  // the first ones of the arena, whole pages: one memory for the ranks of a host
+    int host_ranks = 1;        // rank r is on host r / host_ranks
+    uint64_t seed = 0;         // of the order in which things are carried out
+    double laziness = 0.5;     // probability to wait a little before one is
   };
   explicit ThreadGroup(const Options& options);
   ~ThreadGroup();
 
   std::unique_ptr<Transport> MakeTransport(int rank);
-  absl::Span<std::byte> arena(int rank) { return absl::MakeSpan(arenas_[rank].get(), options_.arena_bytes); }
+  absl::Span<std::byte> arena(int rank) { return absl::MakeSpan(arenas_[rank], options_.arena_bytes); }
   // From now on nothing that the rank sends is carried out.
   void Silence(int rank);
   // Signals that have arrived, or are under way, and were not waited for.
@@ -51,8 +53,11 @@ class ThreadGroup {
   void Send(const Channel& channel, const Delivery& delivery);
   void CarryOut();
 
+  // Whether a byte range of one rank is that of the other, as the same memory.
+  bool SameMemory(int rank, const Delivery& delivery, int peer) const;
+
   const Options options_;
-  std::vector<std::unique_ptr<std::byte[]>> arenas_;
+  std::vector<std::byte*> arenas_;  // mapped
   absl::Mutex mutex_;
   std::map<Channel, std::deque<Delivery>> under_way_ ABSL_GUARDED_BY(mutex_);
   std::map<Channel, uint64_t> arrived_ ABSL_GUARDED_BY(mutex_);

@@ -14,7 +14,7 @@ namespace {
 using ::testing::StartsWith;
 
 // Eight ranks on two nodes. 'w' has uneven shards (padding behind the last), several puts each; 'v' follows it.
-Layout MakeLayout() {
+Layout MakeLayout(int32_t host_ranks = 0) {
   LayoutSpec spec;
   spec.meshes = {{"mesh", 8, 1, 4}};
   Parameter w, v;
@@ -27,6 +27,7 @@ Layout MakeLayout() {
   spec.options.staging_bytes = 4096;
   spec.options.accumulator_bytes = 8192;
   spec.options.reuse_slots = false;
+  spec.options.host_ranks = host_ranks;
   auto layout = Layout::Create(spec);
   EXPECT_TRUE(layout.ok()) << layout.status();
   return *std::move(layout);
@@ -260,6 +261,18 @@ TEST(BrokenSchedulesTest, EachIsRefusedForTheRightReason) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), broken.reason);
   }
+}
+
+// Ranks 0 to 3 share their slots: rank 0 must not write its shard before rank 1 has finished with the slot, nor let rank 4 write.
+TEST(BrokenSchedulesTest, SeesASharedSlotWrittenWithoutANeighboursWord) {
+  const Layout layout = MakeLayout(4);
+  CollectiveRun run = SoundRun(layout, kGather, RailAlgorithm::kDoubling);
+  const int32_t ready = layout.ReadySignal(0);
+  Erase(run.schedules[1], Find(run.schedules[1], StepKind::kSignal, 0, [](const Step& step) { return step.peer == 0; }));
+  Erase(run.schedules[0],
+        Find(run.schedules[0], StepKind::kWait, 0, [=](const Step& step) { return step.peer == 1 && step.signal == ready; }));
+  EXPECT_THAT(std::string(VerifyCollective(layout, run).message()),
+              ::testing::AllOf(StartsWith("race"), ::testing::HasSubstr("rank 1, what read the arena before")));
 }
 
 // A whole message, as somebody would read it: who, where, and against whom.

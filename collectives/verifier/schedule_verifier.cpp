@@ -41,7 +41,7 @@ void AddPart(const CollectiveRun& run, int32_t rank, const ProgramPart& part, st
   const auto training = [&](TrainingAction action) { program.push_back({action, part.run, &schedule, -1}); };
   const bool gather = run.kind == CollectiveKind::kAllGather;
   if (part.use) return training(TrainingAction::kUseParameters);
-  if (gather && part.phase == 1) training(TrainingAction::kFillShard);
+  if (gather && part.phase + 1 == static_cast<int32_t>(schedule.phases.size())) training(TrainingAction::kFillShard);
   for (int32_t step = schedule.begin(part.phase); step < schedule.end(part.phase); ++step) {
     program.push_back({TrainingAction::kNone, part.run, &schedule, step});
   }
@@ -57,6 +57,10 @@ class Interpreter {
   Interpreter(const Layout& layout, const std::vector<CollectiveRun>& runs, const Programs& programs, const HappensBefore& order)
       : layout_(layout), runs_(runs), programs_(programs), order_(order), memory_(programs, order) {
     for (int32_t rank = 0; rank < static_cast<int32_t>(programs.size()); ++rank) memory_.Add({rank}, layout.arena_bytes(), {});
+    const int64_t shared_bytes = layout.shared_region().bytes;
+    for (int32_t rank = 0; shared_bytes > 0 && rank < static_cast<int32_t>(programs.size()); ++rank) {
+      if (ArenaKey(rank, 0).rank == rank) memory_.Add(ArenaKey(rank, 0), shared_bytes, {});
+    }
     for (int32_t r = 0; r < static_cast<int32_t>(runs.size()); ++r) AddBuffers(r);
   }
 
@@ -98,8 +102,14 @@ class Interpreter {
     std::sort(ranks_[r].begin(), ranks_[r].end());
   }
 
+  // The memory behind a place of a rank's arena. What a host shares belongs to its first rank, as a buffer apart (run 1).
+  BufferKey ArenaKey(int32_t rank, int64_t offset) const {
+    if (offset >= layout_.shared_region().bytes) return {rank};
+    return {rank / layout_.spec().options.host_ranks * layout_.spec().options.host_ranks, Buffer::kArena, 1, 0};
+  }
+
   BufferKey Key(int32_t rank, const ProgramEntry& entry, const Place& place) const {
-    if (place.buffer == Buffer::kArena) return {rank};
+    if (place.buffer == Buffer::kArena) return ArenaKey(rank, place.offset);
     return {rank, place.buffer, entry.run, place.index};
   }
 
@@ -110,10 +120,12 @@ class Interpreter {
     const BufferKey from = Key(event.rank, entry, step.source), to = Key(receiver, entry, step.destination);
     std::vector<Part> parts;
     if (absl::Status status = memory_.Read(event, from, step.source.offset, step.bytes, &parts); !status.ok()) return status;
+    const bool same_memory = from == to && step.source.offset == step.destination.offset;
     for (const Part& part : parts) {
       if (part.content.value == kUndefined) {
         return Broken("reads bytes that nobody wrote: ", PlaceText(from, part.offset), ", by ", Text(event));
       }
+      if (same_memory) continue;  // nothing is written
       const int64_t begin = step.destination.offset + part.offset - step.source.offset;
       if (absl::Status status = CheckPlace(entry, part.content, begin, event); !status.ok()) return status;
       bool twice = false;
@@ -197,11 +209,16 @@ class Interpreter {
   absl::Status Train(const Event& event, const ProgramEntry& entry) {
     const auto undefined = [](const Part&) { return Content(); };
     std::vector<Part> parts;
+    const int64_t shared = layout_.shared_region().bytes;
     switch (entry.action) {
       case TrainingAction::kReadArena:
-        return memory_.Read(event, {event.rank}, 0, layout_.arena_bytes(), &parts);
+        if (absl::Status status = memory_.Read(event, ArenaKey(event.rank, 0), 0, shared, &parts); !status.ok()) return status;
+        return memory_.Read(event, {event.rank}, shared, layout_.arena_bytes() - shared, &parts);
       case TrainingAction::kReuseArena:
-        return memory_.Write(event, {event.rank}, 0, layout_.arena_bytes(), undefined);
+        if (const BufferKey key = ArenaKey(event.rank, 0); key.rank == event.rank) {
+          if (absl::Status status = memory_.Write(event, key, 0, shared, undefined); !status.ok()) return status;
+        }
+        return memory_.Write(event, {event.rank}, shared, layout_.arena_bytes() - shared, undefined);
       case TrainingAction::kFillShard:
       case TrainingAction::kUseParameters:
         return TrainOnParameters(event, entry);
@@ -224,13 +241,15 @@ class Interpreter {
           const int64_t begin = place.offset + place.geometry.storage_element(self, o) * size;
           const auto own = [&](const Part& part) { return Content{value, DType::kUInt8, part.offset - place.offset}; };
           const int64_t bytes = place.geometry.piece_elements(self) * size;
-          if (absl::Status status = memory_.Write(event, {event.rank}, begin, bytes, own); !status.ok()) return status;
+          if (absl::Status status = memory_.Write(event, ArenaKey(event.rank, begin), begin, bytes, own); !status.ok())
+            return status;
         }
         continue;
       }
       std::vector<Part> parts;
       const int64_t bytes = place.geometry.elements() * size;
-      if (absl::Status status = memory_.Read(event, {event.rank}, place.offset, bytes, &parts); !status.ok()) return status;
+      if (absl::Status status = memory_.Read(event, ArenaKey(event.rank, place.offset), place.offset, bytes, &parts); !status.ok())
+        return status;
       for (const Part& part : parts) {
         if (part.content == Content{value, DType::kUInt8, part.offset - place.offset}) continue;
         return Broken("never arrives: ", PlaceText({event.rank}, part.offset), " should hold parameter ", p, " of '",
@@ -290,6 +309,29 @@ class Interpreter {
   MemoryModel memory_;
 };
 
+// After all is done, whoever reuses what a host shares does so after all its ranks have ended: they tell the first one. On an index
+// that schedules do not have.
+std::vector<Schedule> ClosingSchedules(const Layout& layout, int32_t ranks) {
+  std::vector<Schedule> closing(ranks);
+  const int32_t host_ranks = layout.spec().options.host_ranks;
+  for (int32_t rank = 0; rank < ranks && layout.shared_region().bytes > 0; ++rank) {
+    closing[rank].collective = "end";
+    closing[rank].rank = rank;
+    const int32_t first = rank / host_ranks * host_ranks;
+    if (rank == first) continue;
+    Step step;
+    step.signal = layout.signals();
+    step.count = 1;
+    step.kind = StepKind::kSignal;
+    step.peer = first;
+    closing[rank].steps.push_back(step);
+    step.kind = StepKind::kWait;
+    step.peer = rank;
+    closing[first].steps.push_back(step);
+  }
+  return closing;
+}
+
 }  // namespace
 
 absl::Status VerifyProgram(const Layout& layout, const std::vector<CollectiveRun>& runs,
@@ -301,10 +343,14 @@ absl::Status VerifyProgram(const Layout& layout, const std::vector<CollectiveRun
     }
     if (absl::Status status = CheckBytes(layout, run); !status.ok()) return status;
   }
+  const std::vector<Schedule> closing = ClosingSchedules(layout, ranks);
   Programs programs(ranks);
   for (int32_t rank = 0; rank < ranks; ++rank) {
     programs[rank].push_back({TrainingAction::kReadArena});
     for (const ProgramPart& part : order[rank]) AddPart(runs[part.run], rank, part, programs[rank]);
+    for (int32_t step = 0; step < static_cast<int32_t>(closing[rank].steps.size()); ++step) {
+      programs[rank].push_back({TrainingAction::kNone, -1, &closing[rank], step});
+    }
     programs[rank].push_back({TrainingAction::kReuseArena});
   }
   const auto relation = HappensBefore::Create(programs);

@@ -102,6 +102,7 @@ TEST(ScheduleVerifierTest, AcceptsWhateverAPlannerMaySet) {
     if (random() % 3 == 0) options.gradient_dtype = DType::kFloat32;
     LayoutSpec spec = random() % 3 ? Model(per_node * nodes, per_node, replicas) : LongModel(per_node * nodes, per_node, replicas);
     spec.options.reuse_slots = random() % 2;
+    if (random() % 2) spec.options.host_ranks = per_node;
     ASSERT_NO_FATAL_FAILURE(ExpectAllSound(spec, options));
   }
 }
@@ -110,7 +111,7 @@ TEST(ScheduleVerifierTest, AcceptsWhateverAPlannerMaySet) {
 // to 3 gather in forward, 4 to 7 in backward (of units 3 to 0), 8 to 11 reduce (units 3 to 0).
 class TrainingStep {
  public:
-  explicit TrainingStep(int32_t per_node, int32_t nodes) {
+  TrainingStep(int32_t per_node, int32_t nodes, bool shared = false) {
     LayoutSpec spec;
     spec.meshes = {{"mesh", per_node * nodes, 1, per_node}};
     for (int u = 0; u < 4; ++u) {
@@ -118,7 +119,10 @@ class TrainingStep {
     }
     spec.options.staging_bytes = 4096;
     layout_ = *Layout::Create(spec);
-    if (per_node >= 4) {
+    if (shared) {
+      spec.options.host_ranks = per_node;
+      layout_ = *Layout::Create(spec);
+    } else if (per_node >= 4) {
       EXPECT_EQ(layout_->staging().bytes + layout_->accumulators().bytes, 0) << "all is reduced in slots";
     }
     ScheduleOptions options;
@@ -127,9 +131,13 @@ class TrainingStep {
     for (int32_t u : {3, 2, 1, 0}) runs_.push_back(*MakeRun(*layout_, CollectiveKind::kReduceScatter, u, options));
   }
 
-  // Ready and gather: phases 0 and 1. Reduction: ready 0, rows 1, network 2.
+  // Ready and gather: phases 0 and 1, with admit between them in shared slots. Reduction: ready 0, rows 1, network 2.
   std::vector<ProgramPart> Order() const {
-    const auto gather = [](int32_t run) { return std::vector<ProgramPart>{{run, 0}, {run, 1}}; };
+    const auto gather = [&](int32_t run) {
+      std::vector<ProgramPart> parts = {{run, 0}, {run, 1}};
+      if (runs_[run].schedules[0].phases.size() == 3) parts.push_back({run, 2});
+      return parts;
+    };
     const auto reduce = [](int32_t run) { return std::vector<ProgramPart>{{run, 0}, {run, 1}, {run, 2}}; };
     std::vector<ProgramPart> order;
     const auto add = [&](const std::vector<ProgramPart>& parts) { order.insert(order.end(), parts.begin(), parts.end()); };
@@ -162,7 +170,21 @@ TEST(ScheduleVerifierTest, AcceptsAWholeTrainingStep) {
     const TrainingStep step(per_node, nodes);
     const absl::Status status = step.Verify(step.Order());
     EXPECT_TRUE(status.ok()) << status;
+    const TrainingStep shared(per_node, nodes, true);
+    const absl::Status shared_status = shared.Verify(shared.Order());
+    EXPECT_TRUE(shared_status.ok()) << shared_status;
   }
+}
+
+// In a slot that a host shares, a rank must not even write its own shard while another rank still computes with what was there.
+TEST(ScheduleVerifierTest, SeesASharedSlotFilledThatANeighbourUses) {
+  const TrainingStep step(2, 2, true);
+  std::vector<ProgramPart> order = step.Order();
+  const auto use = std::find_if(order.begin(), order.end(), [](const ProgramPart& part) { return part.use && part.run == 0; });
+  const auto ready = std::find_if(order.begin(), order.end(), [](const ProgramPart& part) { return part.run == 2; });
+  std::rotate(use, ready, ready + 1);
+  EXPECT_THAT(std::string(step.Verify(order).message()),
+              ::testing::AllOf(::testing::StartsWith("race"), ::testing::HasSubstr("the training's")));
 }
 
 // The slot is offered to peers while the training still computes with the unit that holds it.
