@@ -118,6 +118,7 @@ TEST(AddKernelsTest, SumsInTheOrderOfTheSources) {
       }
       for (Unaligned& source : sources) places.push_back(source.data());
       Unaligned destination(length * 4, 1);
+      for (int i = 0; i < length; ++i) destination.Set(i, 1e30f);  // what was there must not count
       SumFloats(destination.data(), places, DType::kBFloat16, length);
       for (int i = 0; i < length; ++i) {
         float expected = static_cast<float>(BFloat16Value(sources[0].At<uint16_t>(i)));
