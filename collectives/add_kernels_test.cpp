@@ -116,6 +116,7 @@ TEST(AddKernelsTest, SumsInTheOrderOfTheSources) {
         sources.emplace_back(length * 2, 2 * s + 1);
         for (int i = 0; i < length; ++i) sources[s].Set<uint16_t>(i, std::bit_cast<uint32_t>(normal(random)) >> 16);
       }
+      places.reserve(sources.size());
       for (Unaligned& source : sources) places.push_back(source.data());
       Unaligned destination(length * 4, 1);
       for (int i = 0; i < length; ++i) destination.Set(i, 1e30f);  // what was there must not count

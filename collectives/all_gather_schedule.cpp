@@ -92,6 +92,7 @@ class AllGatherBuilder {
   // What `node` holds before the round that bridges `distance`.
   std::vector<int32_t> Held(int32_t node, int32_t distance) const {
     std::vector<int32_t> nodes;
+    nodes.reserve(distance);
     for (int32_t i = 0; i < distance; ++i) nodes.push_back(node ^ i);
     return nodes;
   }

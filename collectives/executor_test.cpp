@@ -83,6 +83,7 @@ struct Scene {
   // The same work on a thread for each rank.
   void OnAllRanks(const std::function<void(int32_t, Transport&)>& work) {
     std::vector<std::thread> threads;
+    threads.reserve(groups.size());
     for (int32_t rank = 0; rank < static_cast<int32_t>(groups.size()); ++rank) {
       threads.emplace_back([&, rank] { work(rank, *group->MakeTransport(rank)); });
     }

@@ -21,8 +21,9 @@ enum class RailAlgorithm : uint8_t {
 
 struct ScheduleOptions {
   int64_t chunk_bytes = int64_t{1} << 20;  // most bytes of one put; at least 16
-  int32_t puts_in_flight = 256;            // most puts to one peer between two flushes; 1 to 256, NCCL's limit
-  absl::Duration gap;                      // least time between the starts of two puts over the network
+  // Most puts to one peer between two flushes; 1 to 256, NCCL's limit. Schedules that run at the same time share that limit.
+  int32_t puts_in_flight = 256;
+  absl::Duration gap;  // least time between the starts of two puts over the network
   RailAlgorithm rail = RailAlgorithm::kDoubling;
   // Larger puts to all local ranks are sent one by one: multicast by copy engines wins for small messages only.
   int64_t multicast_most_bytes = std::numeric_limits<int64_t>::max();
