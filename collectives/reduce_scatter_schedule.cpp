@@ -136,6 +136,7 @@ class ReduceScatterBuilder {
         group_.per_node > 1 ? plan_.rows.slot_bytes : std::max<int64_t>(options_.chunk_bytes, kSlotAlignment);
     for (int32_t local = 0; local < group_.per_node; ++local) {
       std::vector<GradientStream> streams;
+      streams.reserve(group_.nodes());
       for (int32_t node = 0; node < group_.nodes(); ++node) {
         streams.emplace_back(layout_, unit_, group_.position(node, local), options_.gradient_dtype);
       }
