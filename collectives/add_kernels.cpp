@@ -61,6 +61,21 @@ void AddScaledFloat32s(std::byte* __restrict destination, const std::byte* __res
   }
 }
 
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kBlock = 2048;  // elements whose sums stay in the first-level cache
+
+// Elements [first, first + count) of the sources.
+void SumBlock(std::byte* sums, absl::Span<const std::byte* const> sources, DType dtype, int64_t first, int64_t count) {
+  for (size_t s = 0; s < sources.size(); ++s) {
+    const std::byte* const source = sources[s] + first * DTypeBytes(dtype);
+    if (s == 0) {
+      StoreFloats(sums, source, dtype, count);
+    } else {
+      AddFloats(sums, source, dtype, count);
+    }
+  }
+}
+
 }  // namespace
 
 void StoreFloats(std::byte* destination, const std::byte* source, DType dtype, int64_t elements) {
@@ -80,18 +95,18 @@ void AddFloats(std::byte* destination, const std::byte* source, DType dtype, int
 }
 
 void SumFloats(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, int64_t elements) {
-  constexpr int64_t kBlock = 2048;  // elements whose sums stay in the first-level cache
+  for (int64_t done = 0; done < elements; done += kBlock) {
+    SumBlock(destination + done * kFloatBytes, sources, dtype, done, std::min(kBlock, elements - done));
+  }
+}
+
+void ScaleSum(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, float factor, bool accumulate,
+              int64_t elements) {
+  std::byte sums[kBlock * kFloatBytes];
   for (int64_t done = 0; done < elements; done += kBlock) {
     const int64_t count = std::min(kBlock, elements - done);
-    std::byte* const sums = destination + done * static_cast<int64_t>(sizeof(float));
-    for (size_t s = 0; s < sources.size(); ++s) {
-      const std::byte* const source = sources[s] + done * DTypeBytes(dtype);
-      if (s == 0) {
-        StoreFloats(sums, source, dtype, count);
-      } else {
-        AddFloats(sums, source, dtype, count);
-      }
-    }
+    SumBlock(sums, sources, dtype, done, count);
+    ScaleFloats(destination + done * kFloatBytes, sums, factor, accumulate, count);
   }
 }
 

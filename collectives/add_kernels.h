@@ -23,6 +23,10 @@ void AddFloats(std::byte* destination, const std::byte* source, DType dtype, int
 // destination[i] = ((sources[0][i] + sources[1][i]) + ...), one rounding an addition. Writes each element to memory once.
 void SumFloats(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, int64_t elements);
 
+// destination[i] = factor * that sum, or destination[i] += factor * that sum.
+void ScaleSum(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, float factor, bool accumulate,
+              int64_t elements);
+
 // destination[i] = factor * source[i], or destination[i] += factor * source[i] (two roundings); float32.
 void ScaleFloats(std::byte* destination, const std::byte* source, float factor, bool accumulate, int64_t elements);
 

@@ -127,6 +127,17 @@ TEST(AddKernelsTest, SumsInTheOrderOfTheSources) {
         ExpectSameBits(destination.At<float>(i), expected);
       }
       ASSERT_TRUE(destination.Intact());
+      // The same, scaled, over what was there or added to it.
+      for (bool accumulate : {false, true}) {
+        Unaligned output(length * 4, 2);
+        for (int i = 0; i < length; ++i) output.Set(i, 0.75f);
+        ScaleSum(output.data(), places, DType::kBFloat16, 1.0f / 3, accumulate, length);
+        for (int i = 0; i < length; ++i) {
+          const float scaled = Product(1.0f / 3, destination.At<float>(i));
+          ExpectSameBits(output.At<float>(i), accumulate ? Sum(0.75f, scaled) : scaled);
+        }
+        ASSERT_TRUE(output.Intact());
+      }
     }
   }
 }

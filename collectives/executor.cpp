@@ -79,6 +79,9 @@ absl::Status Executor::Compute(const Schedule& schedule, const Step& step, const
   const int64_t written = step.kind == StepKind::kCopy ? step.bytes : elements * static_cast<int64_t>(sizeof(float));
   absl::Span<std::byte> destination;
   if (absl::Status status = Destination(step, written, buffers, &destination); !status.ok()) return status;
+  const bool output = step.destination.buffer == Buffer::kOutput;
+  const bool accumulate = output && buffers.outputs[step.destination.index].accumulate;
+  const float factor = static_cast<float>(schedule.factor);
   switch (step.kind) {
     case StepKind::kStore:
       StoreFloats(destination.data(), source.data(), step.dtype, elements);
@@ -87,13 +90,15 @@ absl::Status Executor::Compute(const Schedule& schedule, const Step& step, const
       AddFloats(destination.data(), source.data(), step.dtype, elements);
       break;
     case StepKind::kSum:
-      SumFloats(destination.data(), sum_sources_, step.dtype, elements);
+      if (output) {
+        ScaleSum(destination.data(), sum_sources_, step.dtype, factor, accumulate, elements);
+      } else {
+        SumFloats(destination.data(), sum_sources_, step.dtype, elements);
+      }
       break;
-    case StepKind::kScale: {
-      const bool accumulate = step.destination.buffer == Buffer::kOutput && buffers.outputs[step.destination.index].accumulate;
-      ScaleFloats(destination.data(), source.data(), static_cast<float>(schedule.factor), accumulate, elements);
+    case StepKind::kScale:
+      ScaleFloats(destination.data(), source.data(), factor, accumulate, elements);
       break;
-    }
     default:
       if (step.bytes > 0) std::memmove(destination.data(), source.data(), step.bytes);
   }

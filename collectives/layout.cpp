@@ -129,6 +129,8 @@ void Layout::PlaceReduction() {
   const LayoutOptions& options = spec_.options;
   const int64_t staging_bytes = RoundUp(options.staging_bytes, kRegionAlignment);
   const auto needed = [](const UnitPlace& unit) {
+    // Within one node and one copy, sums are final where they are made.
+    if (unit.mesh.shards == unit.mesh.per_node && unit.mesh.replicas == 1) return int64_t{0};
     return unit.mesh.shards / unit.mesh.per_node * unit.reduced_elements * int64_t{4};
   };
   int64_t own_staging = 0, own_accumulators = 0;

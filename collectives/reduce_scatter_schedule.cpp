@@ -22,6 +22,7 @@ int64_t RoundDown(int64_t value, int64_t multiple) { return value / multiple * m
 
 // Where the unit's reduction happens, the same on all ranks.
 struct Plan {
+  bool direct = false;         // sums are final where they are made, and go straight to the outputs
   int64_t round_elements = 0;  // of each block in one round
   int32_t rounds = 0;
   int64_t sums = 0;  // offset of the blocks
@@ -46,7 +47,8 @@ absl::StatusOr<Plan> MakePlan(const Layout& layout, int32_t unit, const Group& g
   const UnitPlace& place = layout.units()[unit];
   Plan plan;
   plan.sums = place.accumulators.offset;
-  const int64_t elements_each = place.accumulators.bytes / kSumBytes / group.nodes();
+  plan.direct = group.nodes() == 1 && group.replicas.size() <= 1;
+  const int64_t elements_each = plan.direct ? place.reduced_elements : place.accumulators.bytes / kSumBytes / group.nodes();
   plan.round_elements = std::min(elements_each, place.reduced_elements);
   plan.rounds = static_cast<int32_t>((place.reduced_elements + plan.round_elements - 1) / plan.round_elements);
 
@@ -237,12 +239,15 @@ class ReduceScatterBuilder {
         }
       }
       const int64_t sum = plan_.block(row.node) + (piece.stream_element - Begin(round)) * kSumBytes;
-      builder_.Sum(piece.dtype, std::move(sources), {Buffer::kArena, 0, sum}, piece.elements);
+      const Place destination =
+          plan_.direct ? Place{Buffer::kOutput, piece.parameter, piece.shard_element * kSumBytes} : Place{Buffer::kArena, 0, sum};
+      builder_.Sum(piece.dtype, std::move(sources), destination, piece.elements);
     }
     for (InChannel& in : rows_in_) in.Release(builder_);
   }
 
   void Write(int32_t round) {
+    if (plan_.direct) return;
     const GradientStream own(layout_, unit_, group_.self, options_.gradient_dtype);
     for (const StreamPiece& piece : own.Cut(Begin(round), End(round))) {
       builder_.Compute(StepKind::kScale, DType::kFloat32,

@@ -6,6 +6,7 @@
 //   rows     phase 1, inside a node. Each rank pushes to each local rank the rows that travel on that rank's rail, for all nodes,
 //            through staging slots; the receiver adds them in order of local ranks into one block of sums for each node. When the
 //            last phase of this name ends, nobody reads the gradients any more.
+//            Where there is but one node and one copy, the sums are final and go straight to the outputs.
 //   network  phase 2, along rails: a ring over the nodes carries each node's block from the node after the owner round to the
 //   owner,
 //            and every node adds its own sums on the way. Then HSDP's replicas sum their shards (a ring that reduces, a ring that

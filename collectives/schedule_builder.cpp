@@ -101,7 +101,8 @@ void ScheduleBuilder::Compute(StepKind kind, DType dtype, Place source, Place de
 }
 
 void ScheduleBuilder::Sum(DType dtype, std::vector<Place> sources, Place destination, int64_t elements) {
-  if (sources.size() == 1) return Compute(StepKind::kStore, dtype, sources[0], destination, elements);
+  if (sources.size() == 1 && destination.buffer == Buffer::kArena)
+    return Compute(StepKind::kStore, dtype, sources[0], destination, elements);
   Step step;
   step.kind = StepKind::kSum;
   step.dtype = dtype;

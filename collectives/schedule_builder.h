@@ -34,7 +34,7 @@ class ScheduleBuilder {
   // kStore, kAdd or kScale, by elements of `dtype`.
   void Compute(StepKind kind, DType dtype, Place source, Place destination, int64_t elements);
 
-  // kSum of the sources in their order; kStore of a single one.
+  // kSum of the sources in their order; kStore of a single one in the arena.
   void Sum(DType dtype, std::vector<Place> sources, Place destination, int64_t elements);
 
   Schedule Finish() { return std::move(schedule_); }

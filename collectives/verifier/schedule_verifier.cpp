@@ -177,7 +177,8 @@ class Interpreter {
       std::string wrong;
       const auto computed = [&](const Part& old) {
         Content content{part.content.value, DType::kFloat32, part.content.base / size * kSumBytes + old.offset - begin};
-        if (step.kind == StepKind::kScale && old.content.value != kUndefined) wrong = "arrives twice";
+        const bool final = step.kind == StepKind::kScale || (step.kind == StepKind::kStore && to.buffer == Buffer::kOutput);
+        if (final && old.content.value != kUndefined) wrong = "arrives twice";
         if (step.kind != StepKind::kAdd) return content;
         if (old.content.value == kUndefined) {
           wrong = "adds to bytes that nobody wrote";
