@@ -10,7 +10,8 @@
 //
 // Reduce-scatter needs two more places. *Staging* holds gradient rows that peers have sent and that are not yet added: its size is
 // an option and does not depend on the number of ranks. *Accumulators* hold, for each node of the mesh, the float32 sums of the
-// rows that go there. With reuse_slots both lie in the slot of the unit itself, which resharding has vacated by then, if they fit.
+// rows that go there; a mesh of one node and one copy needs none. With reuse_slots both lie in the slot of the unit itself, which
+// resharding has vacated by then, if they fit.
 //
 // Slots whose bytes are the same on all ranks of a host may be one memory for all of them (LayoutOptions::host_ranks). Such a slot
 // may be written again only after all ranks of the host have finished with it, and is never reused for sums.
@@ -53,7 +54,7 @@ struct UnitPlace {
   std::vector<ParameterPlace> parameters;
   int64_t reduced_elements = 0;  // of the largest shard: elements with a gradient, shared ones once
   Region staging;                // empty where nothing is reduced
-  Region accumulators;           // likewise; one block of float32 a node
+  Region accumulators;           // one block of float32 a node; not used within one node and one copy
 };
 
 // Signal indices of the collectives of a layout. Each index has one use, so that a proof need only assume order within an index.

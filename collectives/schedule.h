@@ -25,7 +25,7 @@ enum class StepKind : uint8_t {
   kCopy,       // `bytes` from `source` to `destination`, both local
   kStore,      // destination (float32) = source (`dtype`), element by element; `bytes` of the source
   kAdd,        // destination (float32) += source (`dtype`)
-  kSum,        // destination (float32) = source_sets[sources], added in the order of the set; `bytes` of each. In an output as kScale
+  kSum,        // destination (float32) = source_sets[sources], added in the order of the set; `bytes` of each; in outputs as kScale
   kScale,      // destination (float32) = factor * source (float32); or += where the caller accumulates
   kUse,        // the training reads `bytes` at `source`: nothing to do, but nobody may write there meanwhile
 };

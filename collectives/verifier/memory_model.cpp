@@ -34,7 +34,7 @@ void MemoryModel::Add(const BufferKey& key, int64_t bytes, const Content& conten
 }
 
 std::string MemoryModel::Text(const Event& event) const {
-  const std::string text = EntryText(event.rank, programs_[event.rank][event.entry]);
+  std::string text = EntryText(event.rank, programs_[event.rank][event.entry]);
   if (event.effect < 0) return text;
   return absl::StrCat("the transfer to rank ", order_.effects()[event.effect].receiver, " by ", text);
 }

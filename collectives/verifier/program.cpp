@@ -5,7 +5,7 @@
 namespace tidetape::collectives {
 
 std::string EntryText(int32_t rank, const ProgramEntry& entry) {
-  const std::string where = absl::StrCat("rank ", rank, ", ");
+  std::string where = absl::StrCat("rank ", rank, ", ");
   const std::string unit = entry.schedule == nullptr ? "" : absl::StrCat(" of '", entry.schedule->unit, "'");
   switch (entry.action) {
     case TrainingAction::kNone:
