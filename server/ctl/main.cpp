@@ -19,6 +19,7 @@
 #include "server/ctl/file_commands.h"
 #include "server/ctl/frontier_svg.h"
 #include "server/ctl/output.h"
+#include "server/ctl/simulate_collectives.h"
 #include "server/ctl/units.h"
 #include "server/version.h"
 
@@ -44,6 +45,7 @@ struct Arguments {
   std::string memory_limit;
   std::string additional_base = "0";
   double watch_seconds = 0;
+  SimulateCollectivesArguments collectives;
 };
 
 Client MakeClient(const Arguments& arguments) {
@@ -163,6 +165,10 @@ absl::Status Solve(const Arguments& arguments) {
   return SolveFile(arguments.file, limit, arguments.format, std::cout);
 }
 
+absl::Status Collectives(const Arguments& arguments) {
+  return SimulateCollectives(arguments.collectives, arguments.format, std::cout);
+}
+
 int ExitCode(const absl::Status& status) {
   if (status.ok()) return 0;
   std::cerr << "tidetapectl: " << status.message() << "\n";
@@ -244,6 +250,18 @@ int Run(int argc, char** argv) {
   CLI::App* solve = add("solve", "the plan of a problem file; needs no server", Solve);
   solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
   solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
+
+  CLI::App* collectives = add("simulate-collectives", "collectives on clusters that are not there; needs no server", Collectives);
+  collectives->add_option("--gpus", arguments.collectives.gpus, "64, 8,64,512 or 8..4096 (doubling)")->capture_default_str();
+  collectives->add_option("--per-node", arguments.collectives.per_node, "GPUs of a node")->capture_default_str();
+  collectives->add_option("--model", arguments.collectives.model, "whose units are moved")->capture_default_str();
+  collectives->add_option("--links", arguments.collectives.links,
+                          "JSON file with rates and latencies; without it, an H100 cluster");
+  collectives->add_option("--chunk", arguments.collectives.chunk, "most bytes of one put, as in 4MiB")->capture_default_str();
+  collectives->add_option("--gap-us", arguments.collectives.gap_microseconds, "between puts over the network")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  collectives->add_flag("--ring", arguments.collectives.ring, "rings along rails instead of recursive doubling");
 
   try {
     app.parse(argc, argv);
