@@ -62,7 +62,8 @@ RankOutcome Collect(Child& child, absl::Time deadline) {
   close(child.pipe);
   if (WIFSIGNALED(how)) outcome.killed_by = WTERMSIG(how);
   const size_t space = child.said.find(' ');
-  if (space == std::string::npos) {
+  // A sanitizer's findings show in the exit code alone.
+  if (space == std::string::npos || (WIFEXITED(how) && WEXITSTATUS(how) != 0)) {
     outcome.status = absl::UnknownError(WIFEXITED(how) ? absl::StrCat("exit code ", WEXITSTATUS(how)) : "ended without a word");
   } else {
     outcome.status = absl::Status(static_cast<absl::StatusCode>(std::atoi(child.said.c_str())), child.said.substr(space + 1));
