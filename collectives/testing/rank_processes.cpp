@@ -112,6 +112,10 @@ TemporaryFolder::TemporaryFolder() {
   path_ = pattern;
 }
 
+void TemporaryFolder::Clear() {
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) std::filesystem::remove_all(entry.path());
+}
+
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);

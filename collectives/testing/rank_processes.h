@@ -35,6 +35,8 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   const std::string& path() const { return path_; }
+  // Removes what is in it.
+  void Clear();
 
  private:
   std::string path_;

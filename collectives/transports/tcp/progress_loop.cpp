@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "collectives/transports/tcp/steady_time.h"
 
 namespace tidetape::collectives {
 
@@ -50,14 +50,14 @@ void ProgressLoop::Wake() {
 void ProgressLoop::Run() {
   while (!stopping_.load(std::memory_order_acquire)) {
     absl::Time next = absl::InfiniteFuture();
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     for (TcpConnection* connection : connections_) next = std::min(next, connection->Send(now));
     Wait(next);
   }
 }
 
 void ProgressLoop::Wait(absl::Time next) {
-  const absl::Duration left = next - absl::Now();
+  const absl::Duration left = next - SteadyNow();
   int timeout = -1;
   if (left <= absl::ZeroDuration()) {
     timeout = 0;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "collectives/transports/tcp/steady_time.h"
 
 namespace tidetape::collectives {
 namespace {
@@ -43,7 +43,7 @@ TcpConnection::Pushed TcpConnection::Push(absl::Span<const std::byte> source, ui
   if (queue_.full()) return Pushed::kFull;
   const bool at_once = queue_.empty() && source.size() <= inline_bytes_;
   queue_.Push(source, offset, signal);
-  if (at_once) SendLocked(absl::Now());
+  if (at_once) SendLocked(SteadyNow());
   // A blocked socket calls by itself.
   *needs_progress = !queue_.empty() && !blocked_;
   return Pushed::kYes;

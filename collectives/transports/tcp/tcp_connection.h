@@ -56,7 +56,7 @@ class TcpConnection {
   // The peer has placed everything, or is gone.
   bool finished() const { return goodbye_acked_.load(std::memory_order_acquire) || closed(); }
 
-  // Progress thread: sends what may be sent. Returns when to call again without other cause.
+  // Progress thread: sends what may be sent. Returns when to call again without other cause. Times are SteadyNow's.
   absl::Time Send(absl::Time now);
   // Progress thread: the socket takes bytes again.
   void Writable();
