@@ -25,6 +25,8 @@ struct TransportUnderTest {
   std::function<absl::StatusOr<std::unique_ptr<Transport>>(const GroupOptions& options, Store& store)> join;
   // An arena range whose pages local ranks share; empty where the transport has none.
   SharedRegion shared_region;
+  // Runs before each test in the test's own process. PERMISSION_DENIED skips the test.
+  std::function<absl::Status()> set_up;
 };
 
 std::ostream& operator<<(std::ostream& out, const TransportUnderTest& transport);
@@ -32,6 +34,8 @@ std::ostream& operator<<(std::ostream& out, const TransportUnderTest& transport)
 class TransportContractTest : public ::testing::TestWithParam<TransportUnderTest> {
  protected:
   using Body = std::function<absl::Status(Transport& transport)>;
+
+  void SetUp() override;
 
   // Options of a rank, but for the rank.
   GroupOptions Options(int size) const;
