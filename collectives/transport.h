@@ -21,7 +21,7 @@
 //   UNAVAILABLE        the peer or the group is gone
 //
 // Threads: all calls may be made from any thread at any time, destruction aside. Deadlines are wall-clock times; a deadline in the
-// past asks without waiting. After fork() the child must not use the parent's transport.
+// past asks without waiting. After fork() the child must not use the parent's transport; destroying its copy there harms nothing.
 #ifndef TIDETAPE_COLLECTIVES_TRANSPORT_H_
 #define TIDETAPE_COLLECTIVES_TRANSPORT_H_
 

@@ -1,6 +1,7 @@
 #include "collectives/testing/transport_contract.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -451,10 +452,10 @@ TEST_P(TransportContractTest, AfterADeathPutsFailAndWhatHadArrivedCounts) {
 }
 
 TEST_P(TransportContractTest, LeavingInOrderDeliversFirstAndBreaksOnlyCallsThatNameTheRank) {
-  RunWell(3, 1 << 20, [](Transport& transport) -> absl::Status {
+  RunWell(3, 2 << 20, [](Transport& transport) -> absl::Status {
     const Bytes pattern = Pattern(5, 1 << 20);
     if (transport.rank() == 1) {
-      // Leaves at once, without a flush.
+      // Leaves as soon as the source may go.
       CONTRACT_OK(transport.PutSignal(0, pattern, 0, 0));
       CONTRACT_OK(transport.Signal(2, 0));
       return transport.Flush(Soon());
@@ -464,12 +465,34 @@ TEST_P(TransportContractTest, LeavingInOrderDeliversFirstAndBreaksOnlyCallsThatN
     if (transport.rank() == 0) CONTRACT_EXPECT(Equal(pattern, transport.arena().subspan(0, pattern.size())));
     CONTRACT_ERROR(transport.Signal(1, 0), absl::StatusCode::kUnavailable, "rank 1 has left");
     const int other = 2 - transport.rank();
-    CONTRACT_OK(transport.PutSignal(other, pattern, 0, 2));
+    CONTRACT_OK(transport.PutSignal(other, pattern, 1 << 20, 2));
     CONTRACT_OK(transport.WaitSignal(other, 2, 1, Soon()));
     CONTRACT_OK(transport.Flush(Soon()));
     CONTRACT_OK(transport.Signal(other, 3));
     return transport.WaitSignal(other, 3, 1, Soon());
   });
+}
+
+TEST_P(TransportContractTest, AChildProcessThatDropsItsCopyHarmsNothing) {
+  const auto outcomes = RunRanks(2, absl::Seconds(100), [&](int rank) -> absl::Status {
+    FileStore store(folder_.path());
+    GroupOptions options = Options(2);
+    options.rank = rank;
+    options.arena_bytes = std::max<uint64_t>(4096, options.shared_region.offset + options.shared_region.bytes);
+    auto transport = GetParam().join(options, store);
+    CONTRACT_OK(transport.status());
+    // As a data loader's worker may, when it collects garbage.
+    const pid_t child = fork();
+    if (child == 0) {
+      transport->reset();
+      _exit(0);
+    }
+    int how = 0;
+    CONTRACT_EXPECT(waitpid(child, &how, 0) == child && how == 0);
+    for (int i = 0; i < 3; ++i) CONTRACT_OK(Barrier(**transport));
+    return absl::OkStatus();
+  });
+  for (const auto& outcome : outcomes) EXPECT_TRUE(outcome.status.ok()) << outcome;
 }
 
 TEST_P(TransportContractTest, ADifferentLayoutKeepsTheGroupFromForming) {

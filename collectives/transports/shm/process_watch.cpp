@@ -25,11 +25,16 @@ ProcessWatch::ProcessWatch(std::vector<Process> processes, std::shared_ptr<Group
     : processes_(std::move(processes)), health_(std::move(health)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
 
 ProcessWatch::~ProcessWatch() {
+  if (!owner_.IsHere()) {
+    OwnerProcess::Abandon(std::move(thread_));
+    return;
+  }
   eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 
 void ProcessWatch::SayGoodbye(int lost_rank) {
+  if (!owner_.IsHere()) return;
   const int32_t word = lost_rank;
   for (const Process& process : processes_) send(process.connection.get(), &word, sizeof(word), MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/transports/common/group_health.h"
+#include "collectives/transports/common/owner_process.h"
 #include "collectives/transports/common/unique_fd.h"
 
 namespace tidetape::collectives {
@@ -36,6 +37,7 @@ class ProcessWatch {
   // True where the process is done with.
   bool Look(const Process& process, bool ended);
 
+  const OwnerProcess owner_;
   const std::vector<Process> processes_;
   const std::shared_ptr<GroupHealth> health_;
   const UniqueFd stop_;

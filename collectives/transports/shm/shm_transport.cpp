@@ -112,7 +112,8 @@ ShmTransport::ShmTransport(const GroupOptions& options, const ShmOptions& shm, s
 ShmTransport::~ShmTransport() {
   if (watch_ != nullptr) watch_->SayGoodbye(health_->lost_rank());
   watch_.reset();
-  if (watcher_ >= 0) health_->RemoveWatcher(watcher_);
+  // In a forked child the health's lock may be held by a thread that is not there.
+  if (watcher_ >= 0 && owner_.IsHere()) health_->RemoveWatcher(watcher_);
 }
 
 absl::Status ShmTransport::MapAll(int own_file, int shared_file, const std::vector<Neighbour>& neighbours,

@@ -19,6 +19,7 @@
 #include "collectives/transport.h"
 #include "collectives/transports/common/call_check.h"
 #include "collectives/transports/common/group_health.h"
+#include "collectives/transports/common/owner_process.h"
 #include "collectives/transports/rendezvous/rendezvous.h"
 #include "collectives/transports/shm/introduction.h"
 #include "collectives/transports/shm/process_watch.h"
@@ -81,6 +82,7 @@ class ShmTransport final : public Transport {
   bool InSharedRegion(uint64_t offset, uint64_t bytes) const;
   void Place(int peer, absl::Span<const std::byte> source, uint64_t offset);
 
+  const OwnerProcess owner_;
   const int rank_;
   const CallBounds bounds_;
   const SharedRegion shared_region_;

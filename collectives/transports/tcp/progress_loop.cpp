@@ -33,6 +33,10 @@ ProgressLoop::ProgressLoop(UniqueFd epoll, UniqueFd wake, UniqueFd timer)
     : epoll_(std::move(epoll)), wake_(std::move(wake)), timer_(std::move(timer)) {}
 
 ProgressLoop::~ProgressLoop() {
+  if (!owner_.IsHere()) {
+    OwnerProcess::Abandon(std::move(thread_));
+    return;
+  }
   stopping_.store(true, std::memory_order_release);
   Wake();
   if (thread_.joinable()) thread_.join();

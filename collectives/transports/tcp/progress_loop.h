@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "collectives/transports/common/owner_process.h"
 #include "collectives/transports/common/unique_fd.h"
 #include "collectives/transports/tcp/tcp_connection.h"
 
@@ -32,6 +33,7 @@ class ProgressLoop {
   // Waits for sockets, for Wake, or until `next`.
   void Wait(absl::Time next);
 
+  const OwnerProcess owner_;
   const UniqueFd epoll_;
   const UniqueFd wake_;
   // Finer than epoll's own timeout: gaps between chunks are microseconds.

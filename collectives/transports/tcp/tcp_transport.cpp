@@ -88,6 +88,7 @@ TcpTransport::TcpTransport(const GroupOptions& options, const TcpOptions& tcp, a
       })) {}
 
 TcpTransport::~TcpTransport() {
+  if (!owner_.IsHere()) return;
   for (const auto& connection : connections_) {
     if (connection != nullptr) connection->SayGoodbye(health_->lost_rank());
   }

@@ -14,6 +14,7 @@
 #include "collectives/transport.h"
 #include "collectives/transports/common/call_check.h"
 #include "collectives/transports/common/group_health.h"
+#include "collectives/transports/common/owner_process.h"
 #include "collectives/transports/common/signal_board.h"
 #include "collectives/transports/common/unique_fd.h"
 #include "collectives/transports/rendezvous/rendezvous.h"
@@ -69,6 +70,7 @@ class TcpTransport final : public Transport {
   // A put whose arguments are right, without the call's name in errors.
   absl::Status Send(int peer, absl::Span<const std::byte> source, uint64_t offset, int signal);
 
+  const OwnerProcess owner_;
   const int rank_;
   const CallBounds bounds_;
   const absl::Duration queue_timeout_;
