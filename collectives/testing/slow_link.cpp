@@ -26,8 +26,9 @@
 namespace tidetape::collectives {
 namespace {
 
-// What the kernel holds in front of the link beside the queue: as little as it allows, or the queue would not matter.
-constexpr int kSocketBuffer = 16 << 10;
+// What the kernel holds in front of the link beside the queue. Little, but several of the loopback interface's segments of 64 KB:
+// with less room than that TCP waits for its window to open, probing ever more seldom.
+constexpr int kSocketBuffer = 256 << 10;
 
 void Prepare(int socket) {
   const int one = 1;

@@ -120,9 +120,11 @@ TransportUnderTest Over(const std::string& name, const LinkOptions& link, const 
 }
 
 INSTANTIATE_TEST_SUITE_P(SlowLink, TransportContractTest,
-                         ::testing::Values(Over("plain", {.bytes_per_second = 400e6, .delay = absl::Microseconds(50)}, {}),
-                                           Over("stalling",
-                                                {.bytes_per_second = 400e6, .queue_bytes = 300'000, .stall = absl::Milliseconds(1)},
+                         ::testing::Values(Over("paced",
+                                                {.bytes_per_second = 400e6,
+                                                 .delay = absl::Microseconds(50),
+                                                 .queue_bytes = 300'000,
+                                                 .stall = absl::Milliseconds(1)},
                                                 {.chunk_bytes = 60'000, .chunks_in_flight = 2})),
                          [](const auto& info) { return info.param.name; });
 
