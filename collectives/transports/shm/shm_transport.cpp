@@ -120,8 +120,9 @@ absl::Status ShmTransport::MapAll(int own_file, int shared_file, const std::vect
                                   const GroupOptions& options) {
   const auto map = [&](int rank, int file) {
     absl::StatusOr<RankMemory> memory = RankMemory::Map(file, shared_file, options);
-    if (memory.ok()) memories_[static_cast<size_t>(rank)] = std::make_unique<RankMemory>(*std::move(memory));
-    return memory.status();
+    if (!memory.ok()) return memory.status();
+    memories_[static_cast<size_t>(rank)] = std::make_unique<RankMemory>(*std::move(memory));
+    return absl::OkStatus();
   };
   if (absl::Status status = map(rank_, own_file); !status.ok()) return status;
   own().Populate();
