@@ -17,7 +17,7 @@ inline absl::Status ContractFailure(const char* file, int line, const std::strin
 
 #define CONTRACT_OK(expression)                                                                        \
   do {                                                                                                 \
-    if (const absl::Status contract_status = (expression); !contract_status.ok()) {                    \
+    if (const absl::Status& contract_status = (expression); !contract_status.ok()) {                   \
       return ::tidetape::collectives::ContractFailure(__FILE__, __LINE__, contract_status.ToString()); \
     }                                                                                                  \
   } while (false)
@@ -30,7 +30,7 @@ inline absl::Status ContractFailure(const char* file, int line, const std::strin
 // That the status has this code and that its message has this text.
 #define CONTRACT_ERROR(expression, expected_code, text)                                                                           \
   do {                                                                                                                            \
-    const absl::Status contract_status = (expression);                                                                            \
+    const absl::Status& contract_status = (expression);                                                                           \
     if (contract_status.code() != (expected_code) || contract_status.message().find(text) == absl::string_view::npos) {           \
       return ::tidetape::collectives::ContractFailure(__FILE__, __LINE__,                                                         \
                                                       "wanted \"" + std::string(text) + "\", got " + contract_status.ToString()); \

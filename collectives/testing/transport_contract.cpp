@@ -317,13 +317,13 @@ TEST_P(TransportContractTest, LocalArenasCanBeUsedDirectly) {
     // The places differ by sender, so that a shared region does not matter.
     for (int peer : local) {
       CONTRACT_EXPECT(transport.PeerArena(peer).size() == transport.arena().size());
-      transport.PeerArena(peer)[static_cast<size_t>(10'000 + self)] = std::byte(self + 1);
+      transport.PeerArena(peer)[10'000 + static_cast<size_t>(self)] = std::byte(self + 1);
     }
     for (int peer : local) CONTRACT_OK(transport.Signal(peer, 0));
     for (int peer : local) {
       CONTRACT_OK(transport.WaitSignal(peer, 0, 1, Soon()));
-      CONTRACT_EXPECT(transport.arena()[static_cast<size_t>(10'000 + peer)] == std::byte(peer + 1));
-      CONTRACT_EXPECT(transport.PeerArena(peer)[static_cast<size_t>(10'000 + peer)] == std::byte(peer + 1));
+      CONTRACT_EXPECT(transport.arena()[10'000 + static_cast<size_t>(peer)] == std::byte(peer + 1));
+      CONTRACT_EXPECT(transport.PeerArena(peer)[10'000 + static_cast<size_t>(peer)] == std::byte(peer + 1));
     }
     for (int peer = 0; peer < transport.size(); ++peer) {
       if (std::find(local.begin(), local.end(), peer) == local.end()) CONTRACT_EXPECT(transport.PeerArena(peer).empty());

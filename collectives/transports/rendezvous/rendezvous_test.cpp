@@ -92,8 +92,8 @@ TEST_F(RendezvousTest, OtherDifferencesAreNamed) {
        "rank 2 has shared region 0+4096, rank 0 has 0+0"},
   };
   for (const auto& [change, message] : cases) {
-    const auto outcomes = MeetWith([&, change = change](GroupOptions& options) {
-      options.name = absl::StrCat("group ", message.size());
+    const auto outcomes = MeetWith([&, change = change, name = message.size()](GroupOptions& options) {
+      options.name = absl::StrCat("group ", name);
       if (options.rank == 2) change(options);
     });
     for (const auto& outcome : outcomes) EXPECT_THAT(std::string(outcome.status.message()), HasSubstr(message));
