@@ -21,7 +21,7 @@
 //   UNAVAILABLE        the peer or the group is gone
 //
 // Threads: all calls may be made from any thread at any time, destruction aside. Deadlines are wall-clock times; a deadline in the
-// past asks without waiting. After fork() the child must not use the parent's transport.
+// past asks without waiting. After fork() the child must not use the parent's transport; destroying its copy there harms nothing.
 #ifndef TIDETAPE_COLLECTIVES_TRANSPORT_H_
 #define TIDETAPE_COLLECTIVES_TRANSPORT_H_
 
@@ -62,8 +62,7 @@ class Transport {
   // Waits until the sources of all puts so far may be changed. It says nothing of arrival: only signals do.
   virtual absl::Status Flush(absl::Time deadline) = 0;
 
-  // PutSignal to each of `peers`, with as few writes as the transport can. Stops at the first error. The offset counts in every
-  // peer's arena.
+  // PutSignal to each of `peers`, with as few writes as the transport can. After an error some of the peers may have got theirs.
   virtual absl::Status Multicast(absl::Span<const int> peers, absl::Span<const std::byte> source, uint64_t destination_offset,
                                  int signal) {
     for (int peer : peers) {
