@@ -19,7 +19,7 @@ constexpr int64_t kFrontierLimits = 48;
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
-  return (*planner)->Plan(problem.memory_limit_bytes);
+  return (*planner)->PlanClosely(problem.memory_limit_bytes);
 }
 
 absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved) {

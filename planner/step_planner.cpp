@@ -276,9 +276,7 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
   const StepBound bound = *Bound(limit);
   const std::vector<std::vector<Choice>> choices = ChoicesNear(bound);
   const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes), bound.saved_bytes);
-  StepPlan plan = PlanOfPicks(choices, picks, limit);
-  if (WorthRefining(plan)) Refine(plan, std::min(limit, kMostBytes));
-  return plan;
+  return PlanOfPicks(choices, picks, limit);
 }
 
 // Many blocks come close to the bound by themselves, and their tapes would take long to search.
@@ -310,6 +308,14 @@ StepPlan StepPlanner::Plan(int64_t limit) {
   if (limit >= least_peak_.bytes) return FastestUnder(limit);
   StepPlan plan = FastestUnder(least_peak_.bytes);
   plan.feasible = limit == 0;
+  return plan;
+}
+
+StepPlan StepPlanner::PlanClosely(int64_t limit) {
+  StepPlan plan = Plan(limit);
+  const bool feasible = plan.feasible;
+  if (WorthRefining(plan)) Refine(plan, std::clamp(limit, least_peak_.bytes, kMostBytes));
+  plan.feasible = feasible;
   return plan;
 }
 

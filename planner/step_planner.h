@@ -30,6 +30,8 @@ class StepPlanner {
   // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an
   // infeasible limit give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
+  // The same, and where the gap is wide a search for better plans and a better bound: up to about a tenth of a second.
+  StepPlan PlanClosely(int64_t limit);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
   int64_t least_peak_bytes() const { return least_peak_.bytes; }
