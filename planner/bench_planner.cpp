@@ -125,7 +125,7 @@ void Main() {
       const auto planner = *StepPlanner::Create(problem);
       const int64_t least = planner->least_peak_bytes(), most = planner->Plan(kUnlimitedBytes).step_peak_bytes;
       for (int i = 0; i < kLimits; ++i) {
-        const StepPlan plan = planner->PlanClosely(least + (most - least) / kLimits * i);
+        const StepPlan plan = planner->Plan(least + (most - least) / kLimits * i);
         worst_ratio = std::max(worst_ratio, plan.gap_ratio);
         worst_share = std::max(worst_share, (plan.replay_seconds - plan.lower_bound_seconds) / full);
         if (run == 0) {

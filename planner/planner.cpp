@@ -19,7 +19,13 @@ constexpr int64_t kFrontierLimits = 48;
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
-  return (*planner)->PlanClosely(problem.memory_limit_bytes);
+  return (*planner)->Plan(problem.memory_limit_bytes);
+}
+
+absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, int64_t effort) {
+  auto planner = StepPlanner::Create(problem);
+  if (!planner.ok()) return planner.status();
+  return (*planner)->PlanClosely(problem.memory_limit_bytes, effort);
 }
 
 absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved) {

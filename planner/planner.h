@@ -52,6 +52,10 @@ struct StepPlan {
 // The fastest plan under problem.memory_limit_bytes. An infeasible limit is not an error: see StepPlan::feasible.
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
 
+// The same, and where the gap between plan and bound is wide, about `effort` visits of an op (some ten million a second) are spent
+// on closing it.
+absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, int64_t effort);
+
 struct FrontierPoint {
   int64_t bytes = 0;  // saved bytes of a block, or peak bytes of a step
   double replay_seconds = 0;

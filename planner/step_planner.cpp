@@ -17,19 +17,16 @@ namespace {
 int32_t SpreadVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<size_t>(2048 / blocks, 8, 64)); }
 int32_t NearVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<size_t>(256 / blocks, 1, 16)); }
 
-// Ops that the searches for lean plans of one problem visit together: about a tenth of a second.
-constexpr int64_t kLeanVisits = 4'000'000;
+// Ops that the searches for lean plans of one problem visit together: about a twentieth of a second.
+constexpr int64_t kLeanVisits = 2'000'000;
 
 // Ids of choices: options; or vertices of the hull, plans that the refinement found from kFirstFound on, and below kKeepAllChoice
 // lean plans.
 constexpr int32_t kKeepAllChoice = -1;
 constexpr int32_t kFirstFound = 1 << 24;
 
-// A plan is refined where its gap is above this share of replaying everything,
-constexpr double kGapWorthRefining = 3e-4;
-// with so many visits for a limit, if they are at least so many for each op.
-constexpr int64_t kRefinementVisits = 400'000;
-constexpr int64_t kLeastVisitsAnOp = 400;
+// Gaps below this share of replaying everything are close enough.
+constexpr double kCloseGap = 3e-4;
 
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
@@ -153,12 +150,12 @@ std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
   return choices;
 }
 
-// Lean plans are searched only where they may lower the least peak: for the tape of the block that holds it, or else of the block
-// that saves the most bytes there beyond its fewest, which its own peak forces it to.
+// Lean plans are searched only where they may lower the least peak: for the block that holds it, or else for the one that saves the
+// most bytes there beyond its fewest, which its own peak forces it to.
 void StepPlanner::LowerTheLeastPeak() {
   int64_t visits = kLeanVisits;
-  std::vector<bool> searched(problem_.tapes.size(), false);
-  const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[problem_.blocks[b].tape]; };
+  std::vector<bool> searched(problem_.blocks.size(), false);
+  const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[b]; };
   while (true) {
     const LeastStep least = FindLeastStep(problem_, choices_);
     least_peak_ = least.peak;
@@ -173,22 +170,24 @@ void StepPlanner::LowerTheLeastPeak() {
         chosen = static_cast<int32_t>(b);
       }
     }
-    if (!may_help(chosen)) return;
-    searched[problem_.blocks[chosen].tape] = true;
+    if (!may_help(chosen) || visits <= 0) return;
+    searched[chosen] = true;
     AddLeanChoices(chosen, visits);
   }
 }
 
-// To all blocks with the tape of block `like`.
-void StepPlanner::AddLeanChoices(size_t like, int64_t& visits) {
-  const int32_t tape = problem_.blocks[like].tape;
-  const std::vector<TapePlan>& plans = tapes_[tape]->LeanPlans(problem_.blocks[like], visits);
+// Searches for one block, and offers what is found to all blocks with its tape.
+void StepPlanner::AddLeanChoices(size_t searched, int64_t& visits) {
+  const int32_t tape = problem_.blocks[searched].tape;
+  const size_t known = tapes_[tape]->lean_plans().size();
+  tapes_[tape]->SearchLeanPlans(problem_.blocks[searched], visits);
+  const std::vector<TapePlan>& plans = tapes_[tape]->lean_plans();
   for (size_t b = 0; b < choices_.size(); ++b) {
     const BlockInstance& block = problem_.blocks[b];
     if (!has_tape(b) || block.tape != tape) continue;
-    int32_t id = kKeepAllChoice;
-    for (const TapePlan& lean : plans) {
-      choices_[b].push_back({lean.saved_bytes, OwnPeakBytes(problem_.tapes[tape], block, lean.profile), lean.replay_seconds, --id});
+    for (size_t i = known; i < plans.size(); ++i) {
+      choices_[b].push_back({plans[i].saved_bytes, OwnPeakBytes(problem_.tapes[tape], block, plans[i].profile),
+                             plans[i].replay_seconds, kKeepAllChoice - 1 - static_cast<int32_t>(i)});
     }
     KeepParetoChoices(choices_[b]);
   }
@@ -279,22 +278,11 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
   return PlanOfPicks(choices, picks, limit);
 }
 
-// Many blocks come close to the bound by themselves, and their tapes would take long to search.
-bool StepPlanner::WorthRefining(const StepPlan& plan) const {
-  int64_t ops = 0;
-  for (size_t t = 0; t < tapes_.size(); ++t) {
-    if (tapes_[t] != nullptr) ops += static_cast<int64_t>(problem_.tapes[t].ops.size());
-  }
-  return plan.replay_seconds - plan.lower_bound_seconds > kGapWorthRefining * full_seconds_ &&
-         ops * kLeastVisitsAnOp <= kRefinementVisits;
-}
-
 // Looks for plans between the corners of the hulls, and tightens the bound.
-void StepPlanner::Refine(StepPlan& plan, int64_t limit) {
+void StepPlanner::Refine(StepPlan& plan, int64_t limit, int64_t visits) {
   if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
-  int64_t visits = kRefinementVisits;
   const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds,
-                                                            plan.lower_bound_seconds, kGapWorthRefining * full_seconds_, visits);
+                                                            plan.lower_bound_seconds, kCloseGap * full_seconds_, visits);
   if (!result.picks.empty()) {
     std::vector<BlockPlan> blocks;
     for (size_t b = 0; b < result.picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, result.picks[b]));
@@ -311,11 +299,11 @@ StepPlan StepPlanner::Plan(int64_t limit) {
   return plan;
 }
 
-StepPlan StepPlanner::PlanClosely(int64_t limit) {
+StepPlan StepPlanner::PlanClosely(int64_t limit, int64_t visits) {
   StepPlan plan = Plan(limit);
-  const bool feasible = plan.feasible;
-  if (WorthRefining(plan)) Refine(plan, std::clamp(limit, least_peak_.bytes, kMostBytes));
-  plan.feasible = feasible;
+  const bool close = plan.replay_seconds - plan.lower_bound_seconds <= kCloseGap * full_seconds_;
+  // At the least peak there is hardly a choice.
+  if (visits > 0 && !close && limit > least_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), visits);
   return plan;
 }
 

@@ -30,8 +30,8 @@ class StepPlanner {
   // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an
   // infeasible limit give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
-  // The same, and where the gap is wide a search for better plans and a better bound: up to about a tenth of a second.
-  StepPlan PlanClosely(int64_t limit);
+  // The same, and where the gap is wide a search for better plans and a better bound that visits about `visits` ops.
+  StepPlan PlanClosely(int64_t limit, int64_t visits);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
   int64_t least_peak_bytes() const { return least_peak_.bytes; }
@@ -45,14 +45,13 @@ class StepPlanner {
   void AddVertexChoice(size_t block, int32_t vertex, std::vector<Choice>& choices);
   std::vector<Choice> SpreadChoices(size_t block);
   void LowerTheLeastPeak();
-  void AddLeanChoices(size_t like, int64_t& visits);
+  void AddLeanChoices(size_t searched, int64_t& visits);
   std::vector<std::vector<Choice>> ChoicesNear(const StepBound& bound);
   std::optional<StepBound> Bound(int64_t limit) const;
   BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
   StepPlan PlanOfPicks(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks, int64_t limit);
-  bool WorthRefining(const StepPlan& plan) const;
-  void Refine(StepPlan& plan, int64_t limit);
+  void Refine(StepPlan& plan, int64_t limit, int64_t visits);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
 

@@ -183,7 +183,7 @@ TEST(StepPlannerTest, LiesBetweenTheHullsAndTheOptimum) {
     const int64_t hull_least = LeastPeak(of_hulls);
     for (int64_t limit : LimitsOf(of_hulls, random)) {
       problem.memory_limit_bytes = limit;
-      const auto plan = PlanStep(problem);
+      const auto plan = PlanStepClosely(problem, 200'000 * (seed % 2));
       ASSERT_TRUE(plan.ok()) << plan.status();
       CheckConsistent(problem, *plan);
       EXPECT_LE(plan->least_peak_bytes, hull_least);
@@ -220,7 +220,8 @@ TEST(StepPlannerTest, LeanPlansLieBetweenTheHullAndTheLeastOwnPeak) {
     int64_t hull = std::numeric_limits<int64_t>::max(), lean = hull, least = hull;
     for (size_t v = 0; v < (*plans)->vertices().size(); ++v) hull = std::min(hull, own_peak((*plans)->AtVertex(v).saved));
     int64_t visits = 1'000'000;
-    for (const TapePlan& plan : (*plans)->LeanPlans(block, visits)) lean = std::min(lean, own_peak(plan.saved));
+    (*plans)->SearchLeanPlans(block, visits);
+    for (const TapePlan& plan : (*plans)->lean_plans()) lean = std::min(lean, own_peak(plan.saved));
     for (const OraclePlan& plan : AllPlans(tape)) least = std::min(least, OracleOwnPeak(tape, block, plan));
     EXPECT_LE(lean, hull);
     EXPECT_GE(lean, least);

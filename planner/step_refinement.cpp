@@ -13,8 +13,9 @@ namespace {
 
 // The dynamic program may try so many (choice, time) pairs.
 constexpr double kPairs = 3e6;
-constexpr int kMostRounds = 12;
 constexpr int kMostPieces = 48;
+// So many pairs take as long as a visit of an op.
+constexpr int64_t kPairsAVisit = 64;
 
 double SecondsOf(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks) {
   double seconds = 0;
@@ -120,7 +121,7 @@ StepRefinement::Result StepRefinement::Refine(std::vector<std::vector<Choice>> c
   const double a_block = gap_seconds / 3 / static_cast<double>(choices.size());
   std::vector<std::vector<Choice>> relaxation(choices.size());
   std::vector<std::vector<Piece>> pieces(choices.size());
-  for (int round = 0; round < kMostRounds; ++round) {
+  while (visits > 0) {
     AddFound(choices, first_id);
     const TimedPicks faster = PickByTime(problem_, choices, limit, plan_seconds, Units(choices, plan_seconds, a_block));
     if (!faster.picks.empty() && SecondsOf(choices, faster.picks) < plan_seconds) {
@@ -132,6 +133,7 @@ StepRefinement::Result StepRefinement::Refine(std::vector<std::vector<Choice>> c
     const TimedPicks relaxed = PickByTime(problem_, relaxation, limit, plan_seconds, Units(relaxation, plan_seconds, a_block));
     result.bound_seconds = std::max(result.bound_seconds, relaxed.bound_seconds);
     if (relaxed.picks.empty() || plan_seconds - result.bound_seconds <= gap_seconds) break;
+    visits -= static_cast<int64_t>(kPairs) / kPairsAVisit;
     std::set<std::pair<int32_t, int32_t>> met;
     bool split = false;
     for (size_t b = 0; b < relaxation.size() && visits > 0; ++b) {

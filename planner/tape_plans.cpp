@@ -153,8 +153,7 @@ const TapePlan& TapePlans::KeepAll() {
   return *keep_all_;
 }
 
-const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance, int64_t& visits) {
-  if (std::exchange(lean_searched_, true)) return lean_;
+void TapePlans::SearchLeanPlans(const BlockInstance& instance, int64_t& visits) {
   const BlockTape& tape = index_.tape();
   const EvaluateSaved evaluate = [&](const std::vector<int32_t>& saved) -> std::optional<LeanPoint> {
     visits -= static_cast<int64_t>(tape.ops.size() + 1);
@@ -169,7 +168,7 @@ const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance,
   }
   std::sort(candidates.begin(), candidates.end(),
             [&](int32_t a, int32_t b) { return std::pair(-index_.save_bytes(a), a) < std::pair(-index_.save_bytes(b), b); });
-  // Three searches, and a quarter is left for other tapes.
+  // Three searches, and a quarter is left for others.
   const int64_t evaluations = std::max<int64_t>(0, visits) / 4 / static_cast<int64_t>(tape.ops.size() + 1);
   const int32_t last = static_cast<int32_t>(vertices().size()) - 1;
   std::vector<std::vector<int32_t>> found = AddWhatLowersThePeak(AtVertex(last).saved, candidates, evaluations, evaluate);
@@ -182,8 +181,10 @@ const std::vector<TapePlan>& TapePlans::LeanPlans(const BlockInstance& instance,
   }
   if (!found.empty()) found.push_back(DropWhatDoesNotLowerThePeak(found.back(), candidates, evaluations, evaluate));
   found.push_back(DropWhatDoesNotLowerThePeak(leanest->saved, candidates, evaluations, evaluate));
-  for (const std::vector<int32_t>& saved : found) lean_.push_back(EvaluateTapePlan(index_, saved).value());
-  return lean_;
+  for (const std::vector<int32_t>& saved : found) {
+    const bool known = std::any_of(lean_.begin(), lean_.end(), [&](const TapePlan& plan) { return plan.saved == saved; });
+    if (!known) lean_.push_back(EvaluateTapePlan(index_, saved).value());
+  }
 }
 
 }  // namespace tidetape::planner

@@ -60,11 +60,11 @@ class TapePlans {
   // Saves everything that backward reads, where the tape allows it, so that the less it replays the better.
   const TapePlan& KeepAll();
 
-  // Plans off the hull with a low own peak for `instance`, searched at the first call: from the fewest bytes on, the storage whose
-  // saving lowers the peak most for its bytes; and the hull's leanest plan without what does not lower its peak. The search visits
-  // about `visits` ops at most, and takes what it visited off them.
-  const std::vector<TapePlan>& LeanPlans(const BlockInstance& instance, int64_t& visits);
-  // What LeanPlans() found; empty before.
+  // Searches plans off the hull with a low own peak for `instance`: from the fewest bytes on, the storage whose saving lowers the
+  // peak most for its bytes; and the hull's leanest plan without what does not lower its peak. The search visits about `visits` ops
+  // at most, and takes what it visited off them.
+  void SearchLeanPlans(const BlockInstance& instance, int64_t& visits);
+  // What all searches found, in their order.
   const std::vector<TapePlan>& lean_plans() const { return lean_; }
 
  private:
@@ -77,7 +77,6 @@ class TapePlans {
   std::vector<int64_t> event_bytes_;  // by event: consumed bytes that are there under every plan
   std::vector<std::unique_ptr<TapePlan>> at_vertex_;
   std::unique_ptr<TapePlan> keep_all_;
-  bool lean_searched_ = false;
   std::vector<TapePlan> lean_;
 };
 

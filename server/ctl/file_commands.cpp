@@ -44,11 +44,12 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, Format format, std::ostream& out) {
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort, Format format,
+                       std::ostream& out) {
   auto problem = planner::ReadProblemFile(path);
   if (!problem.ok()) return problem.status();
   if (memory_limit_bytes.has_value()) problem->memory_limit_bytes = planner::LimitForPlanner(*memory_limit_bytes);
-  const auto plan = planner::PlanStep(*problem);
+  const auto plan = planner::PlanStepClosely(*problem, effort);
   if (!plan.ok()) return InFile(path, plan.status());
   if (format == Format::kJson) {
     out << planner::StepPlanJson(*plan) << "\n";

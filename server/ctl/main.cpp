@@ -43,6 +43,7 @@ struct Arguments {
   std::string svg;
   std::optional<int32_t> block;
   std::string memory_limit;
+  int64_t effort = 0;
   std::string additional_base = "0";
   double watch_seconds = 0;
   SimulateCollectivesArguments collectives;
@@ -162,7 +163,7 @@ absl::Status Solve(const Arguments& arguments) {
     if (!parsed.ok()) return parsed.status();
     limit = *parsed;
   }
-  return SolveFile(arguments.file, limit, arguments.format, std::cout);
+  return SolveFile(arguments.file, limit, arguments.effort, arguments.format, std::cout);
 }
 
 absl::Status Collectives(const Arguments& arguments) {
@@ -250,6 +251,8 @@ int Run(int argc, char** argv) {
   CLI::App* solve = add("solve", "the plan of a problem file; needs no server", Solve);
   solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
   solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
+  solve->add_option("--effort", arguments.effort, "op visits to spend on closing the gap, some ten million a second")
+      ->check(CLI::NonNegativeNumber);
 
   CLI::App* collectives = add("simulate-collectives", "collectives on clusters that are not there; needs no server", Collectives);
   collectives->add_option("--gpus", arguments.collectives.gpus, "64, 8,64,512 or 8..4096 (doubling)")->capture_default_str();
