@@ -342,44 +342,6 @@ TEST_P(StoreContract, JobsEndAndRunAgain) {
 
 TEST_P(StoreContract, AWriteCanBeTried) { EXPECT_TRUE(store_->Check().ok()); }
 
-TEST_P(StoreContract, ADurableStoreIsAsItWasWhenItIsOpenedAgain) {
-  if (!store_->Durable()) GTEST_SKIP() << "this backend says that it forgets";
-  StartJob();
-  ASSERT_TRUE(put_tape("a", MakeTape(5, 55)).ok());
-  RankUpdate update = MakeReport("i", 1, 7);
-  update.hello.emplace().set_node("node1");
-  update.profile.emplace().set_steady(true);
-  update.standing = {4, 3, ""};
-  update.costs = {MakeCosts(5, 0.25)};
-  ASSERT_TRUE(UpdateRank("a", update).ok());
-  v1::Constraints constraints;
-  constraints.set_memory_limit_bytes(99);
-  ASSERT_TRUE(store_->PutConstraints("a", constraints).ok());
-  for (int generation = 1; generation <= 2 * Store::kKeptPlans; ++generation) {
-    ASSERT_TRUE(store_->CommitPlan(MakePlan("a", generation)).ok());
-  }
-  ASSERT_TRUE(store_->PutEnd("a", JobEnd{absl::FromUnixMicros(3), "finished", false}).ok());
-  Reopen();
-  EXPECT_THAT(store_->ListJobs().value(), testing::ElementsAre("a"));
-  EXPECT_EQ(store_->GetJob("a").value().revision, 2);
-  EXPECT_EQ(store_->GetJob("a").value().end->reason, "finished");
-  EXPECT_EQ(store_->ListIncarnations("a").value()[0].id, "i");
-  EXPECT_EQ(store_->GetTape("a", 5).value().storages(0).bytes(), 55);
-  const auto ranks = store_->ListRanks("a").value();
-  ASSERT_EQ(ranks.size(), 1);
-  EXPECT_EQ(ranks[0].hello.node(), "node1");
-  EXPECT_EQ(ranks[0].report->step(), 7);
-  EXPECT_TRUE(ranks[0].profile->steady());
-  EXPECT_EQ(ranks[0].reports, 1);
-  EXPECT_EQ(ranks[0].standing.held_generation, 4);
-  EXPECT_EQ(store_->ListCosts("a").value()[0].costs.cost_seconds(0), 0.25);
-  EXPECT_EQ(store_->GetConstraints("a").value().memory_limit_bytes(), 99);
-  EXPECT_EQ(store_->ListPlans("a", 1).value()[0].generation(), 2 * Store::kKeptPlans);
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->CommitPlan(MakePlan("a", 2 * Store::kKeptPlans - 1))));
-  EXPECT_TRUE(absl::IsFailedPrecondition(store_->AddIncarnation("a", {.id = "j"}).ok() ? store_->AddIncarnation("a", {.id = "i"})
-                                                                                       : absl::OkStatus()));
-}
-
 // Every write, with the answer lost: it may be repeated, and has then happened once.
 TEST_P(StoreContract, AWriteWhoseAnswerWasLostCanBeRepeated) {
   FaultyStore faulty(store_.get());

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "server/store/contract_suite.h"
+#include "server/store/durable_contract_suite.h"
 #include "server/store/postgres_database.h"
 #include "server/store/schema_suite.h"
 #include "server/store/testing/postgres_server.h"
@@ -36,11 +37,14 @@ void TakeOver(PostgresStore& store, const std::string& address = "here:1") {
   ASSERT_TRUE(status.ok()) << status;
 }
 
-INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract, testing::Values([](const std::string& place) {
-                           std::shared_ptr<PostgresStore> leading = MakeStore(place, absl::Milliseconds(50));
-                           TakeOver(*leading);
-                           return std::shared_ptr<Store>(leading, &leading->store());
-                         }));
+const OpenStore open_store = [](const std::string& place) {
+  std::shared_ptr<PostgresStore> leading = MakeStore(place, absl::Milliseconds(50));
+  TakeOver(*leading);
+  return std::shared_ptr<Store>(leading, &leading->store());
+};
+
+INSTANTIATE_TEST_SUITE_P(Postgres, StoreContract, testing::Values(open_store));
+INSTANTIATE_TEST_SUITE_P(Postgres, DurableStoreContract, testing::Values(open_store));
 
 INSTANTIATE_TEST_SUITE_P(Postgres, SchemaSuite, testing::Values([](const std::string& place) -> std::unique_ptr<SqlDatabase> {
                            return PostgresDatabase::Make(Server().Connection(place)).value();

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "server/store/contract_suite.h"
+#include "server/store/durable_contract_suite.h"
 #include "server/store/schema_suite.h"
 #include "server/store/sqlite_database.h"
 
@@ -23,11 +24,14 @@ absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& place) {
   return OpenSqliteStore(PathOf(place), &clock);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract, testing::Values([](const std::string& place) {
-                           auto store = Open(place);
-                           EXPECT_TRUE(store.ok()) << store.status();
-                           return *std::move(store);
-                         }));
+const OpenStore open_store = [](const std::string& place) {
+  auto store = Open(place);
+  EXPECT_TRUE(store.ok()) << store.status();
+  return *std::move(store);
+};
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, StoreContract, testing::Values(open_store));
+INSTANTIATE_TEST_SUITE_P(Sqlite, DurableStoreContract, testing::Values(open_store));
 
 INSTANTIATE_TEST_SUITE_P(Sqlite, SchemaSuite, testing::Values([](const std::string& place) -> std::unique_ptr<SqlDatabase> {
                            std::filesystem::create_directories(testing::TempDir() + "/" + place);
