@@ -20,18 +20,15 @@ constexpr double kBurstSeconds = 10;
 
 }  // namespace
 
-AgentStream::AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
-                         double messages_per_second)
-    : registry_(registry), streams_(streams), intake_(intake), peer_(std::move(peer)), assembler_(tape_budget) {
-  if (messages_per_second > 0) limit_.emplace(messages_per_second, kBurstSeconds * messages_per_second);
+AgentStream::AgentStream(const Parts& parts, Peer peer) : parts_(parts), peer_(std::move(peer)), assembler_(parts.tape_budget) {
+  const double rate = parts_.messages_per_second;
+  if (rate > 0) limit_.emplace(rate, kBurstSeconds * rate);
 }
 
-AgentStream* AgentStream::Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
-                                double messages_per_second) {
-  std::shared_ptr<AgentStream> stream(
-      new AgentStream(registry, streams, intake, tape_budget, std::move(peer), messages_per_second));
+AgentStream* AgentStream::Start(const Parts& parts, Peer peer) {
+  std::shared_ptr<AgentStream> stream(new AgentStream(parts, std::move(peer)));
   stream->self_ = stream;
-  if (streams->Add(stream)) {
+  if (parts.streams->Add(stream)) {
     stream->StartRead(&stream->request_);
   } else {
     stream->Close(absl::UnavailableError("the server is about to stop; connect again later"));
@@ -55,6 +52,7 @@ void AgentStream::OnReadDone(bool ok) {
 }
 
 void AgentStream::Dispatch() {
+  parts_.metrics->TookMessage(request_.message_case());
   if (absl::Status status = TakeSequence(request_); !status.ok()) return Handled(status);
   const int64_t sequence = request_.sequence();
   std::function<absl::Status()> costly;
@@ -93,7 +91,7 @@ void AgentStream::Dispatch() {
       Stored(sequence, absl::OkStatus());
   }
   if (costly == nullptr) return Handled(status);
-  const bool posted = intake_->Post([self = shared_from_this(), costly = std::move(costly)] { self->Handled(costly()); });
+  const bool posted = parts_.intake->Post([self = shared_from_this(), costly = std::move(costly)] { self->Handled(costly()); });
   if (!posted) Handled(absl::UnavailableError("too many agents send hellos and tapes at once; connect again later"));
 }
 
@@ -105,14 +103,14 @@ absl::Status AgentStream::TakeSequence(const v1::ConnectRequest& request) {
   }
   if (job_ == nullptr && !request.has_hello()) return absl::InvalidArgumentError("the first message of a stream must be hello");
   last_sequence_ = request.sequence();
-  unstored_.insert(last_sequence_);
+  unstored_.emplace(last_sequence_, absl::Now());
   return absl::OkStatus();
 }
 
 void AgentStream::Handled(const absl::Status& status) {
   if (!status.ok()) {
     spdlog::warn("stream refused: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
-    Close(status);
+    Refuse(status);
   }
   bool leave = false;
   {
@@ -145,11 +143,14 @@ Job::Stored AgentStream::StoredAs(int64_t sequence) {
 void AgentStream::Stored(int64_t sequence, const absl::Status& status) {
   if (!status.ok()) {
     spdlog::warn("not stored: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
-    return Close(status);
+    return Refuse(status);
   }
   absl::MutexLock lock(&mutex_);
-  unstored_.erase(sequence);
-  outbox_.PutAck(unstored_.empty() ? last_sequence_ : *unstored_.begin() - 1);
+  if (const auto message = unstored_.find(sequence); message != unstored_.end()) {
+    parts_.metrics->Acknowledged(absl::Now() - message->second);
+    unstored_.erase(message);
+  }
+  outbox_.PutAck(unstored_.empty() ? last_sequence_ : unstored_.begin()->first - 1);
   if (finished_) return;
   if (reading_late_ && !handling_ && unstored_.size() < kUnstored / 2) {
     reading_late_ = false;
@@ -163,7 +164,7 @@ absl::Status AgentStream::TakeFirstHello(const v1::Hello& hello, int64_t sequenc
   if (absl::Status status = ValidateHello(hello); !status.ok()) return status;
   if (absl::Status status = CheckRight(peer_.who, Right::kReport, hello.job()); !status.ok()) return status;
   sender_ = {hello.job(), hello.rank()};
-  absl::StatusOr<std::shared_ptr<Job>> job = registry_->FindOrCreate(hello.job());
+  absl::StatusOr<std::shared_ptr<Job>> job = parts_.registry->FindOrCreate(hello.job());
   if (!job.ok()) return job.status();
   absl::StatusOr<v1::Welcome> welcome = (*job)->Connect(hello, shared_from_this(), StoredAs(sequence));
   if (!welcome.ok()) return welcome.status();
@@ -235,6 +236,11 @@ void AgentStream::FinishWhenAllIsSaid() {
   Finish(grpc::Status::OK);
 }
 
+void AgentStream::Refuse(const absl::Status& status) {
+  parts_.metrics->ClosedStream(status.code());
+  Close(status);
+}
+
 void AgentStream::Close(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (std::exchange(finished_, true)) return;
@@ -266,7 +272,7 @@ void AgentStream::Leave() {
     if (goodbye_) parting = Job::Parting::kGoodbye;
   }
   if (job_ != nullptr) job_->Disconnect(sender_.rank, this, parting);
-  streams_->Remove(this);
+  parts_.streams->Remove(this);
   peer_.place.reset();
   turn_.Cancel();
   self_.reset();

@@ -17,9 +17,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -29,6 +29,7 @@
 #include "server/byte_budget.h"
 #include "server/job.h"
 #include "server/job_registry.h"
+#include "server/metrics/server_metrics.h"
 #include "server/outbox.h"
 #include "server/rank_channel.h"
 #include "server/rate_limit.h"
@@ -54,10 +55,19 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
     std::shared_ptr<void> place;  // among the peer's streams; held as long as the stream is open
   };
 
-  // Begins to read. The stream owns itself until gRPC and the store are done with it; the parts outlive it. A
-  // peer that sends more than `messages_per_second` in the long run (0: any number) is read more slowly.
-  static AgentStream* Start(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
-                            double messages_per_second);
+  // What the stream works with; all outlive it.
+  struct Parts {
+    JobRegistry* registry = nullptr;
+    StreamSet* streams = nullptr;
+    Worker* intake = nullptr;
+    ByteBudget* tape_budget = nullptr;
+    ServerMetrics* metrics = nullptr;
+    // A peer that sends more in the long run (0: any number) is read more slowly.
+    double messages_per_second = 0;
+  };
+
+  // Begins to read. The stream owns itself until gRPC and the store are done with it.
+  static AgentStream* Start(const Parts& parts, Peer peer);
 
   // RankChannel. From any thread.
   void SendPlan(std::shared_ptr<const v1::Plan> plan) override;
@@ -73,8 +83,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   void OnDone() override;
 
  private:
-  AgentStream(JobRegistry* registry, StreamSet* streams, Worker* intake, ByteBudget* tape_budget, Peer peer,
-              double messages_per_second);
+  AgentStream(const Parts& parts, Peer peer);
 
   // Handles the message that was read, in place or on the intake.
   void Dispatch();
@@ -84,6 +93,8 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   absl::Status TakeSequence(const v1::ConnectRequest& request);
   // The `stored` of the message with this sequence.
   Job::Stored StoredAs(int64_t sequence);
+  // Ends the stream because of what the server found, and counts it.
+  void Refuse(const absl::Status& status);
   // The message is stored, or could not be.
   void Stored(int64_t sequence, const absl::Status& status);
 
@@ -95,9 +106,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   // Once gRPC is done and the intake is not at work.
   void Leave();
 
-  JobRegistry* const registry_;
-  StreamSet* const streams_;
-  Worker* const intake_;
+  const Parts parts_;
   Peer peer_;
   std::shared_ptr<AgentStream> self_;
 
@@ -113,7 +122,7 @@ class AgentStream final : public grpc::ServerBidiReactor<v1::ConnectRequest, v1:
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   v1::ConnectResponse response_;  // of the write in flight
   int64_t last_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::set<int64_t> unstored_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, absl::Time> unstored_ ABSL_GUARDED_BY(mutex_);  // by sequence, when they were read
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;      // a message that was read
   bool reading_late_ ABSL_GUARDED_BY(mutex_) = false;  // the next read waits for the store

@@ -61,8 +61,8 @@ class ServerProcess {
     // One host stands for many here.
     std::string peers = "--streams_per_peer=1000000", rate = "--messages_per_second=0";
     std::string program = absl::GetFlag(FLAGS_server_binary), listen = "--listen=127.0.0.1:0", address = "--address_file=" + file,
-                level = "--log_level=error";
-    char* arguments[] = {program.data(), listen.data(), address.data(), level.data(),
+                level = "--log_level=error", http = "--http_listen=";
+    char* arguments[] = {program.data(), listen.data(), address.data(), level.data(), http.data(),
                          store.data(),   peers.data(),  rate.data(),    nullptr};
     if (posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environ) != 0) return;
     for (int i = 0; i < 1000 && address_.empty(); ++i) {

@@ -10,6 +10,7 @@
 #include "server/auth/authenticator.h"
 #include "server/auth/rights.h"
 #include "server/grpc_status.h"
+#include "server/metrics/server_metrics.h"
 #include "server/serving_gate.h"
 
 namespace tidetape::server {
@@ -17,11 +18,19 @@ namespace tidetape::server {
 // Thread-safe.
 class CallDoor {
  public:
-  // Both outlive the door.
-  CallDoor(const ServingGate* gate, const Authenticator* authenticator) : gate_(gate), authenticator_(authenticator) {}
+  // All outlive the door.
+  CallDoor(const ServingGate* gate, const Authenticator* authenticator, ServerMetrics* metrics)
+      : gate_(gate), authenticator_(authenticator), metrics_(metrics) {}
 
   // OK, with who it is, or the status to end the call with. Tokens come first: strangers are not told where the leader is.
   grpc::Status Enter(const grpc::CallbackServerContext& context, Right right, const std::string& job, Principal& who) const {
+    const grpc::Status status = Check(context, right, job, who);
+    if (!status.ok()) metrics_->RefusedCall(static_cast<absl::StatusCode>(status.error_code()));
+    return status;
+  }
+
+ private:
+  grpc::Status Check(const grpc::CallbackServerContext& context, Right right, const std::string& job, Principal& who) const {
     absl::StatusOr<Principal> caller = authenticator_->Identify(context);
     if (!caller.ok()) return ToGrpc(caller.status());
     who = *std::move(caller);
@@ -29,9 +38,9 @@ class CallDoor {
     return gate_->Check();
   }
 
- private:
   const ServingGate* const gate_;
   const Authenticator* const authenticator_;
+  ServerMetrics* const metrics_;
 };
 
 }  // namespace tidetape::server

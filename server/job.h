@@ -32,6 +32,7 @@
 #include "server/clock.h"
 #include "server/event_log.h"
 #include "server/job_measurements.h"
+#include "server/job_snapshot.h"
 #include "server/rank_channel.h"
 #include "server/store/store.h"
 #include "tidetape/v1/planner_service.pb.h"
@@ -132,6 +133,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   v1::JobSummary Summary() const;
   v1::GetJobResponse Describe() const;
+  JobSnapshot Snapshot() const;
   v1::Constraints constraints() const;
   bool connected() const;
   // When a rank was last heard of.

@@ -63,6 +63,37 @@ v1::JobSummary Job::Summary() const {
   return SummaryLocked();
 }
 
+JobSnapshot Job::Snapshot() const {
+  JobSnapshot snapshot;
+  absl::MutexLock lock(&mutex_);
+  snapshot.summary = SummaryLocked();
+  snapshot.planning_failed = !planning_status_.ok();
+  snapshot.last_heard = last_heard_;
+  if (committed_ != nullptr) {
+    snapshot.plan = {committed_->gap_ratio(), committed_->feasible(), committed_->saved_bytes(), committed_->least_peak_bytes()};
+  }
+  for (const auto& [number, rank] : ranks_) {
+    const v1::StepReport& report = rank.last_report;
+    RankSnapshot& out = snapshot.ranks.emplace_back();
+    out.rank = number;
+    out.connected = rank.channel != nullptr;
+    out.cannot_follow = !rank.standing.error.empty();
+    out.reports = rank.reports;
+    out.node = rank.hello.node();
+    out.pod_namespace = rank.hello.pod_namespace();
+    out.pod = rank.hello.pod();
+    out.slurm_job_id = rank.hello.slurm_job_id();
+    out.step_seconds = report.step_seconds();
+    out.replay_seconds = report.replay_seconds();
+    out.agent_seconds = report.agent_seconds();
+    out.step_peak_bytes = report.step_peak_bytes();
+    out.saved_bytes = report.saved_bytes();
+    out.replayed_ops = report.replayed_ops();
+    out.demoted_ops = report.demoted_ops();
+  }
+  return snapshot;
+}
+
 v1::GetJobResponse Job::Describe() const {
   v1::GetJobResponse response;
   const absl::Time now = clock_->Now();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -20,8 +21,13 @@
 #include "server/auth/server_tls.h"
 #include "server/auth/token_file.h"
 #include "server/clock.h"
+#include "server/http/http_server.h"
+#include "server/http/monitoring_pages.h"
 #include "server/lease_keeper.h"
 #include "server/log.h"
+#include "server/metrics/metrics_page.h"
+#include "server/metrics/process_values.h"
+#include "server/metrics/server_metrics.h"
 #include "server/server.h"
 #include "server/store/open_store.h"
 #include "server/store/postgres_store.h"
@@ -43,7 +49,14 @@ ABSL_FLAG(uint32_t, streams_per_peer, 16384, "Most streams that one peer (a toke
 ABSL_FLAG(double, messages_per_second, 100,
           "Of one stream, in the long run; whoever sends more is read more slowly. 0: any number.");
 ABSL_FLAG(int32_t, max_message_bytes, 8 << 20, "Largest message that is taken.");
-ABSL_FLAG(std::string, address_file, "", "Write the address that was bound to this file, once the server listens.");
+ABSL_FLAG(
+    std::string, http_listen, "127.0.0.1:50552",
+    "host:port of the HTTP port with /metrics, /healthz and /readyz; port 0 takes a free one, empty: no such port. Where it is "
+    "taken the server goes on without it and tries again. Certificates and tokens are those of --listen.");
+ABSL_FLAG(std::string, http_prefix, "", "Before the paths of the HTTP port, as in /tidetape, for a proxy.");
+ABSL_FLAG(std::string, address_file, "",
+          "Write the address that was bound to this file, once the server listens; on a second line that of the HTTP port, where "
+          "it has it.");
 ABSL_FLAG(std::string, store, "sqlite",
           "Where jobs are kept: sqlite (a file in $STATE_DIRECTORY, $XDG_STATE_HOME/tidetape or ~/.local/state/tidetape), "
           "sqlite:PATH, postgresql://USER@HOST/DATABASE (shared by several servers), or memory (forgotten when the server stops).");
@@ -60,20 +73,23 @@ namespace tidetape::server {
 namespace {
 
 // Whoever waits for the file never sees half of it.
-absl::Status WriteAddressFile(const std::string& path, const std::string& address) {
+absl::Status WriteAddressFile(const std::string& path, const std::string& addresses) {
   const std::string unfinished = path + ".part";
-  std::ofstream(unfinished) << address << "\n";
+  std::ofstream(unfinished) << addresses << "\n";
   if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("cannot write --address_file=", path));
   }
   return absl::OkStatus();
 }
 
-absl::Status Announce(const std::string& address) {
+// `http`: null where there is no HTTP port.
+absl::Status Announce(const std::string& address, const HttpServer* http) {
   std::cout << "tidetape-server listening on " << address << std::endl;
   spdlog::info("tidetape-server {} listening on {}", kVersion, address);
   const std::string path = absl::GetFlag(FLAGS_address_file);
-  return path.empty() ? absl::OkStatus() : WriteAddressFile(path, address);
+  if (path.empty()) return absl::OkStatus();
+  const std::string http_address = http == nullptr ? "" : http->address();
+  return WriteAddressFile(path, http_address.empty() ? address : absl::StrCat(address, "\n", http_address));
 }
 
 void AwaitSignal(const sigset_t& signals) {
@@ -82,14 +98,50 @@ void AwaitSignal(const sigset_t& signals) {
   spdlog::info("{}: draining", signal == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
+ServerTls TlsFlags() { return {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_client_ca)}; }
+
+// What the server counts, and the page that shows it.
+struct Metrics {
+  Metrics() : counted(&registry) { AddProcessValues(process); }
+
+  prometheus::Registry registry;
+  ServerMetrics counted;
+  ScrapedValues process;
+};
+
+// Null where there is no HTTP port. All outlive it.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const Server& server, const Metrics& metrics,
+                                                      const Authenticator& authenticator) {
+  HttpServer::Options options;
+  options.listen = absl::GetFlag(FLAGS_http_listen);
+  if (options.listen.empty()) return nullptr;
+  options.prefix = absl::GetFlag(FLAGS_http_prefix);
+  options.tls = TlsFlags();
+  const bool allow_plaintext = absl::GetFlag(FLAGS_allow_plaintext);
+  if (absl::Status status = CheckServerTls(options.tls, "--http_listen", options.listen, allow_plaintext); !status.ok()) {
+    return status;
+  }
+  MonitoringSources sources;
+  sources.authenticator = &authenticator;
+  sources.ready = [&server] { return server.Ready(); };
+  sources.metrics = [&server, &metrics] {
+    std::vector<const prometheus::Collectable*> shown = {&metrics.registry, &metrics.process};
+    for (const prometheus::Collectable* source : server.collectables()) shown.push_back(source);
+    return RenderMetrics(shown);
+  };
+  return HttpServer::Start(options, MakeMonitoringPages(sources));
+}
+
 // With a store that is this server's alone.
-absl::Status ServeAlone(const std::string& name, const Server::Options& options, const sigset_t& signals) {
+absl::Status ServeAlone(const std::string& name, const Server::Options& options, Metrics& metrics, const sigset_t& signals) {
   SystemClock clock;
-  const auto store = OpenStore(name, &clock);
+  const auto store = OpenStore(name, &clock, &metrics.counted);
   if (!store.ok()) return store.status();
   const auto server = Server::Start(options, store->get(), &clock);
   if (!server.ok()) return server.status();
-  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+  const auto http = StartHttp(**server, metrics, *options.authenticator);
+  if (!http.ok()) return http.status();
+  if (absl::Status status = Announce((*server)->address(), http->get()); !status.ok()) return status;
   AwaitSignal(signals);
   (*server)->Drain();
   spdlog::info("stopped");
@@ -97,16 +149,18 @@ absl::Status ServeAlone(const std::string& name, const Server::Options& options,
 }
 
 // With a store that several servers share: stands by until it has the leader's lease, and ends when it has lost it.
-absl::Status ServeFromPostgres(const std::string& connection, Server::Options options, const sigset_t& signals) {
+absl::Status ServeFromPostgres(const std::string& connection, Server::Options options, Metrics& metrics, const sigset_t& signals) {
   SystemClock clock;
   const absl::Duration lease = absl::GetFlag(FLAGS_lease);
-  const auto store = PostgresStore::Make(connection, lease);
+  const auto store = PostgresStore::Make(connection, lease, &metrics.counted);
   if (!store.ok()) return store.status();
   spdlog::info("store in {}", (*store)->place());
   options.stand_by = true;
   const auto server = Server::Start(options, &(*store)->store(), &clock);
   if (!server.ok()) return server.status();
-  if (absl::Status status = Announce((*server)->address()); !status.ok()) return status;
+  const auto http = StartHttp(**server, metrics, *options.authenticator);
+  if (!http.ok()) return http.status();
+  if (absl::Status status = Announce((*server)->address(), http->get()); !status.ok()) return status;
 
   absl::Status lost;
   LeaseKeeper::Options keeping;
@@ -149,8 +203,7 @@ absl::Status Serve() {
   options.max_receive_bytes = absl::GetFlag(FLAGS_max_message_bytes);
 
   SystemClock clock;
-  const ServerTls tls = {absl::GetFlag(FLAGS_tls_cert), absl::GetFlag(FLAGS_tls_key), absl::GetFlag(FLAGS_tls_client_ca)};
-  auto credentials = MakeServerCredentials(tls, options.listen, absl::GetFlag(FLAGS_allow_plaintext));
+  auto credentials = MakeServerCredentials(TlsFlags(), options.listen, absl::GetFlag(FLAGS_allow_plaintext));
   if (!credentials.ok()) return credentials.status();
   options.credentials = *std::move(credentials);
   std::unique_ptr<TokenFile> tokens;
@@ -166,7 +219,9 @@ absl::Status Serve() {
   options.audit = audit->get();
 
   const std::string store = absl::GetFlag(FLAGS_store);
-  return IsPostgres(store) ? ServeFromPostgres(store, options, signals) : ServeAlone(store, options, signals);
+  Metrics metrics;
+  options.metrics = &metrics.counted;
+  return IsPostgres(store) ? ServeFromPostgres(store, options, metrics, signals) : ServeAlone(store, options, metrics, signals);
 }
 
 }  // namespace

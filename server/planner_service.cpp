@@ -63,7 +63,10 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* c
         if (answer.ok()) *response = *std::move(answer);
         reactor->Finish(ToGrpc(answer.status()));
       });
-  if (!posted) reactor->Finish(ToGrpc(absl::ResourceExhaustedError("too many questions wait for an answer; ask again later")));
+  if (!posted) {
+    parts_.metrics->RefusedCall(absl::StatusCode::kResourceExhausted);
+    reactor->Finish(ToGrpc(absl::ResourceExhaustedError("too many questions wait for an answer; ask again later")));
+  }
   return reactor;
 }
 
@@ -100,10 +103,16 @@ grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerService
   if (!refused.ok()) return new RefusedConnect(refused);
   peer.place = parts_.peers->Take(peer.who.name + " at " + PeerHost(*context));
   if (peer.place == nullptr) {
+    parts_.metrics->RefusedCall(absl::StatusCode::kResourceExhausted);
     return new RefusedConnect(ToGrpc(absl::ResourceExhaustedError("this peer has too many streams open; see --streams_per_peer")));
   }
-  return AgentStream::Start(parts_.registry, parts_.streams, parts_.intake_threads, parts_.tape_budget, std::move(peer),
-                            parts_.messages_per_second);
+  return AgentStream::Start({.registry = parts_.registry,
+                             .streams = parts_.streams,
+                             .intake = parts_.intake_threads,
+                             .tape_budget = parts_.tape_budget,
+                             .metrics = parts_.metrics,
+                             .messages_per_second = parts_.messages_per_second},
+                            std::move(peer));
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest*,
@@ -201,7 +210,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grp
   if (!refused.ok()) return new RefusedWatch(refused);
   auto job = parts_.registry->Find(request->job());
   if (!job.ok()) return new RefusedWatch(ToGrpc(job.status()));
-  return WatchStream::Start(*std::move(job), parts_.streams);
+  return WatchStream::Start(*std::move(job), parts_.streams, parts_.metrics);
 }
 
 }  // namespace tidetape::server

@@ -15,6 +15,7 @@
 #include "server/byte_budget.h"
 #include "server/call_door.h"
 #include "server/job_registry.h"
+#include "server/metrics/server_metrics.h"
 #include "server/stream_set.h"
 #include "server/worker.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
@@ -36,6 +37,7 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
     Worker* intake_threads = nullptr;
     // Of tapes that are not complete yet.
     ByteBudget* tape_budget = nullptr;
+    ServerMetrics* metrics = nullptr;
     // Messages a second of one stream, in the long run; 0: any number.
     double messages_per_second = 0;
   };

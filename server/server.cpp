@@ -4,9 +4,11 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "server/log.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
@@ -20,15 +22,28 @@ int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milli
 
 }  // namespace
 
+Server::Options Server::Timed(Options options, ServerMetrics* metrics) {
+  auto& plan_step = options.registry.activation.plan_step;
+  plan_step = [metrics, untimed = plan_step](const planner::PlanningProblem& problem) {
+    const absl::Time start = absl::Now();
+    auto plan = untimed(problem);
+    metrics->Planned(absl::Now() - start, plan.ok());
+    return plan;
+  };
+  return options;
+}
+
 Server::Server(const Options& options, Store* store, Clock* clock)
-    : options_(options),
+    : unseen_metrics_(options.metrics == nullptr ? std::make_unique<ServerMetrics>(&unseen_registry_) : nullptr),
+      metrics_(options.metrics == nullptr ? unseen_metrics_.get() : options.metrics),
+      options_(Timed(options, metrics_)),
       store_(store),
       planning_threads_({.threads = options.planning_threads}),
-      registry_(options.registry, store, clock, &planning_threads_),
+      registry_(options_.registry, store, clock, &planning_threads_),
       question_threads_({.threads = options.question_threads}),
       intake_threads_({.threads = options.intake_threads, .queue = kIntakeQueue}),
       log_only_(*AuditLog::Open("", clock)),
-      door_(&gate_, options.authenticator == nullptr ? &open_door_ : options.authenticator),
+      door_(&gate_, options.authenticator == nullptr ? &open_door_ : options.authenticator, metrics_),
       peers_(options.streams_per_peer),
       tape_budget_(options.tape_bytes),
       service_({.door = &door_,
@@ -39,7 +54,47 @@ Server::Server(const Options& options, Store* store, Clock* clock)
                 .question_threads = &question_threads_,
                 .intake_threads = &intake_threads_,
                 .tape_budget = &tape_budget_,
-                .messages_per_second = options.messages_per_second}) {}
+                .metrics = metrics_,
+                .messages_per_second = options.messages_per_second}),
+      job_metrics_(options.job_metrics, [this] {
+        std::vector<JobSnapshot> jobs;
+        for (const auto& job : registry_.List()) jobs.push_back(job->Snapshot());
+        return jobs;
+      }) {
+  AddValues();
+}
+
+void Server::AddValues() {
+  const auto flag = [](bool value) { return value ? 1.0 : 0.0; };
+  values_.AddGauge("tidetape_server_leader", "1 where this server answers calls, 0 where it stands by.",
+                   [this, flag] { return flag(gate_.Check().ok()); });
+  values_.AddGauge("tidetape_server_ready", "1 where agents may be sent here.", [this, flag] { return flag(Ready().ok()); });
+  values_.AddGauge("tidetape_server_store_up", "1 where the store took a write when it was tried last.", [this, flag] {
+    absl::MutexLock lock(&health_mutex_);
+    return flag(store_status_.ok());
+  });
+  values_.AddGauge("tidetape_server_streams", "Streams that are open, of agents and of watchers.",
+                   [this] { return static_cast<double>(streams_.size()); });
+  values_.AddGauge("tidetape_server_partial_tape_bytes", "Bytes of tapes that are not complete yet.",
+                   [this] { return static_cast<double>(options_.tape_bytes - tape_budget_.left()); });
+  const std::map<std::string, const Worker*> queues = {
+      {"planning", &planning_threads_}, {"questions", &question_threads_}, {"intake", &intake_threads_}};
+  for (const auto& [name, worker] : queues) {
+    values_.AddGauge("tidetape_server_queue_tasks", "Tasks that wait for a thread, by queue.",
+                     [worker = worker] { return static_cast<double>(worker->waiting()); }, {{"queue", name}});
+  }
+  for (const auto& [name, worker] : queues) {
+    values_.AddCounter("tidetape_server_tasks_refused_total", "Tasks that were refused because their queue was full, by queue.",
+                       [worker = worker] { return static_cast<double>(worker->refused()); }, {{"queue", name}});
+  }
+}
+
+absl::Status Server::Ready() const {
+  if (drained_) return absl::UnavailableError("the server is about to stop");
+  if (!gate_.Check().ok()) return absl::UnavailableError("the server stands by");
+  absl::MutexLock lock(&health_mutex_);
+  return store_status_;
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, Store* store, Clock* clock) {
   std::unique_ptr<Server> server(new Server(options, store, clock));
@@ -114,15 +169,20 @@ void Server::TellHealth(const absl::Status& store) {
   auto* health = grpc_server_->GetHealthCheckService();
   health->SetServingStatus("live", true);
   health->SetServingStatus("store", store.ok());
-  const bool ready = store.ok() && gate_.Check().ok() && !drained_;
+  bool news = false;
+  {
+    absl::MutexLock lock(&health_mutex_);
+    news = store.message() != store_status_.message();
+    store_status_ = store;
+  }
+  const bool ready = Ready().ok();
   health->SetServingStatus("", ready);
   health->SetServingStatus(v1::PlannerService::service_full_name(), ready);
-  if (store.message() != store_complaint_) {
-    store_complaint_ = std::string(store.message());
+  if (news) {
     if (store.ok()) {
       spdlog::info("the store takes writes again");
     } else {
-      spdlog::error("the store takes no writes: {}", store_complaint_);
+      spdlog::error("the store takes no writes: {}", std::string(store.message()));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -20,6 +21,9 @@
 #include "server/call_door.h"
 #include "server/clock.h"
 #include "server/job_registry.h"
+#include "server/metrics/job_metrics.h"
+#include "server/metrics/scraped_values.h"
+#include "server/metrics/server_metrics.h"
 #include "server/planner_service.h"
 #include "server/serving_gate.h"
 #include "server/store/store.h"
@@ -43,6 +47,10 @@ class Server {
     // Who may call, and where changes are written down; both outlive the server. Null: everybody is an operator, and the log alone.
     const Authenticator* authenticator = nullptr;
     AuditLog* audit = nullptr;
+    // Where the server counts what it does; outlives the server. Null: nowhere that anybody sees.
+    ServerMetrics* metrics = nullptr;
+    // Bounds on the jobs' series.
+    JobMetrics::Options job_metrics;
     // Most streams of one peer: a token's name and a host.
     size_t streams_per_peer = 16384;
     // Bytes of tapes that are not complete yet, of all streams together; agents that send more at once come back later.
@@ -88,18 +96,30 @@ class Server {
   // Where calls are sent while this server stands by; empty where no server leads.
   void StandBy(const std::string& leader_address) { gate_.StandBy(leader_address); }
 
+  // OK where agents may be sent here: this server leads, its store takes writes, and it is not about to stop.
+  absl::Status Ready() const;
+
+  // What can be read of the server and of its jobs at any time; for a page of metrics, beside what Options::metrics counts.
+  std::vector<const prometheus::Collectable*> collectables() const { return {&values_, &job_metrics_}; }
+
   // Says NOT_SERVING, sends agents away with a time to come back, waits for them, then ends what is left. Ends within drain_wait +
   // shutdown_wait. Call it from one thread; the second call does nothing.
   void Drain();
 
  private:
   Server(const Options& options, Store* store, Clock* clock);
+  // The options with plan_step timed.
+  static Options Timed(Options options, ServerMetrics* metrics);
+  void AddValues();
   absl::Status Listen();
   void SweepUntilStopped();
   // Tells the health service what the server can do now.
   void TellHealth(const absl::Status& store);
   void StopSweeping();
 
+  prometheus::Registry unseen_registry_;
+  std::unique_ptr<ServerMetrics> unseen_metrics_;
+  ServerMetrics* const metrics_;
   const Options options_;
   Store* const store_;
   Worker planning_threads_;
@@ -119,7 +139,10 @@ class Server {
   std::atomic<bool> drained_ = false;
   absl::Mutex sweep_mutex_;
   bool stop_sweeping_ ABSL_GUARDED_BY(sweep_mutex_) = false;
-  std::string store_complaint_;  // told last; of the thread that tells
+  mutable absl::Mutex health_mutex_;
+  absl::Status store_status_ ABSL_GUARDED_BY(health_mutex_);  // told last
+  ScrapedValues values_;                                      // not changed after construction
+  const JobMetrics job_metrics_;
   std::thread sweeper_;
 };
 

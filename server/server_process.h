@@ -1,4 +1,4 @@
-// For tests: tidetape-server as a process, which can be killed and started again.
+// For tests: tidetape-server as a process, which can be killed and started again. It has no HTTP port unless the flags give it one.
 #ifndef TIDETAPE_SERVER_SERVER_PROCESS_H_
 #define TIDETAPE_SERVER_SERVER_PROCESS_H_
 
@@ -34,7 +34,7 @@ class ServerProcess {
     const std::string file =
         testing::TempDir() + "/server." + std::to_string(getpid()) + "." + std::to_string(++files) + ".address";
     std::vector<std::string> arguments = {program_, "--listen=" + (address_.empty() ? "127.0.0.1:0" : address_),
-                                          "--address_file=" + file, "--log_level=error"};
+                                          "--address_file=" + file, "--log_level=error", "--http_listen="};
     arguments.insert(arguments.end(), flags_.begin(), flags_.end());
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -49,6 +49,7 @@ class ServerProcess {
     for (int i = 0; i < 30'000; ++i) {
       std::ifstream stream(file);
       if (std::getline(stream, address_) && !address_.empty()) {
+        if (!std::getline(stream, http_address_)) http_address_.clear();
         std::remove(file.c_str());
         return true;
       }
@@ -73,12 +74,15 @@ class ServerProcess {
   }
 
   const std::string& address() const { return address_; }
+  // Of the HTTP port; empty where it has none.
+  const std::string& http_address() const { return http_address_; }
   pid_t pid() const { return pid_; }
 
  private:
   const std::string program_;
   const std::vector<std::string> flags_;
   std::string address_;
+  std::string http_address_;
   pid_t pid_ = 0;
   int status_ = 0;
 };

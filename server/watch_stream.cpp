@@ -6,8 +6,8 @@
 
 namespace tidetape::server {
 
-WatchStream* WatchStream::Start(std::shared_ptr<Job> job, StreamSet* streams) {
-  std::shared_ptr<WatchStream> stream(new WatchStream(std::move(job), streams));
+WatchStream* WatchStream::Start(std::shared_ptr<Job> job, StreamSet* streams, ServerMetrics* metrics) {
+  std::shared_ptr<WatchStream> stream(new WatchStream(std::move(job), streams, metrics));
   stream->self_ = stream;
   if (!streams->Add(stream)) {
     stream->Close(absl::UnavailableError("the server is about to stop; connect again later"));
@@ -24,6 +24,7 @@ void WatchStream::OnEvent(const v1::JobEvent& event) {
   if (events_.size() == kWaitingEvents) {
     events_.pop_front();
     ++dropped_;
+    metrics_->DroppedEvent();
   }
   events_.push_back(event);
   summary_waits_ = true;

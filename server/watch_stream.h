@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "server/event_log.h"
 #include "server/job.h"
+#include "server/metrics/server_metrics.h"
 #include "server/stream_set.h"
 #include "tidetape/v1/planner_service.pb.h"
 
@@ -24,8 +25,8 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
   // Events that wait for a slow watcher.
   static constexpr size_t kWaitingEvents = 256;
 
-  // The stream owns itself until gRPC is done with it; `streams` outlives it.
-  static WatchStream* Start(std::shared_ptr<Job> job, StreamSet* streams);
+  // The stream owns itself until gRPC is done with it; `streams` and `metrics` outlive it.
+  static WatchStream* Start(std::shared_ptr<Job> job, StreamSet* streams, ServerMetrics* metrics);
 
   void OnEvent(const v1::JobEvent& event) override;
   void OnProgress() override;
@@ -36,13 +37,15 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchJobResponse>,
   void OnDone() override;
 
  private:
-  WatchStream(std::shared_ptr<Job> job, StreamSet* streams) : job_(std::move(job)), streams_(streams) {}
+  WatchStream(std::shared_ptr<Job> job, StreamSet* streams, ServerMetrics* metrics)
+      : job_(std::move(job)), streams_(streams), metrics_(metrics) {}
 
   void Close(const absl::Status& status);
   void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<Job> job_;
   StreamSet* const streams_;
+  ServerMetrics* const metrics_;
   std::shared_ptr<WatchStream> self_;
 
   absl::Mutex mutex_;

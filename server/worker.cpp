@@ -19,9 +19,17 @@ Worker::~Worker() {
 
 bool Worker::Post(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
-  if (stopping_ || tasks_.size() >= options_.queue) return false;
+  if (stopping_ || tasks_.size() >= options_.queue) {
+    ++refused_;
+    return false;
+  }
   tasks_.push_back(std::move(task));
   return true;
+}
+
+size_t Worker::waiting() const {
+  absl::MutexLock lock(&mutex_);
+  return tasks_.size();
 }
 
 void Worker::Run() {

@@ -2,6 +2,8 @@
 #ifndef TIDETAPE_SERVER_WORKER_H_
 #define TIDETAPE_SERVER_WORKER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <thread>
@@ -29,13 +31,20 @@ class Worker {
   // False where the queue is full or the worker stops: the task will not run.
   bool Post(std::function<void()> task);
 
+  // Tasks that wait for a thread.
+  size_t waiting() const;
+
+  // Tasks that were refused so far.
+  int64_t refused() const { return refused_; }
+
  private:
   void Run();
 
   const Options options_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::atomic<int64_t> refused_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -22,7 +22,13 @@ class PlannerServer:
 
     def start(self):
         """Returns once it accepts connections."""
-        command = [self._server_program, f"--listen={self.address}", f"--store={self._store}", "--log_level=warning"]
+        command = [
+            self._server_program,
+            f"--listen={self.address}",
+            f"--store={self._store}",
+            "--http_listen=",
+            "--log_level=warning",
+        ]
         self._process = subprocess.Popen(command)
         host, port = self.address.split(":")
         deadline = time.monotonic() + START_SECONDS

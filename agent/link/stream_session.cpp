@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,11 @@ namespace {
 
 // A server that says more is not believed.
 constexpr double kLongestDrainSeconds = 300;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
 
 }  // namespace
 
@@ -50,6 +57,9 @@ void StreamSession::FillHello(v1::Hello* hello) {
   hello->set_rank(options_.rank);
   hello->set_world_size(options_.world_size);
   hello->set_node(options_.node);
+  hello->set_pod_namespace(Environment("POD_NAMESPACE"));
+  hello->set_pod(Environment("POD_NAME"));
+  hello->set_slurm_job_id(Environment("SLURM_JOB_ID"));
   hello->set_pid(getpid());
   hello->set_torch_version(options_.torch_version);
   hello->set_device(options_.device);

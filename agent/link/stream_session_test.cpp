@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <vector>
 
@@ -71,6 +72,22 @@ class StreamSessionTest : public ::testing::Test {
   Outbox outbox_{4, 1000};
   PlanSlot plans_;
 };
+
+TEST_F(StreamSessionTest, HelloTellsWhereTheSchedulerPutTheProcess) {
+  setenv("POD_NAMESPACE", "research", 1);
+  setenv("POD_NAME", "train-0", 1);
+  setenv("SLURM_JOB_ID", "4711", 1);
+  StreamSession session = Start();
+  v1::ConnectRequest request;
+  ASSERT_TRUE(session.Next(&request));
+  EXPECT_EQ(request.hello().pod_namespace(), "research");
+  EXPECT_EQ(request.hello().pod(), "train-0");
+  EXPECT_EQ(request.hello().slurm_job_id(), "4711");
+  for (const char* name : {"POD_NAMESPACE", "POD_NAME", "SLURM_JOB_ID"}) unsetenv(name);
+  StreamSession elsewhere = Start();
+  ASSERT_TRUE(elsewhere.Next(&request));
+  EXPECT_EQ(request.hello().pod_namespace() + request.hello().pod() + request.hello().slurm_job_id(), "");
+}
 
 TEST_F(StreamSessionTest, NothingGoesBeforeHelloAndNothingElseBeforeWelcome) {
   outbox_.tapes().Put(SmallTape(1, {8}, {0}));

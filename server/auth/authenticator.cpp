@@ -13,15 +13,22 @@ constexpr char kScheme[] = "bearer ";
 }  // namespace
 
 absl::StatusOr<Principal> Authenticator::Identify(const grpc::CallbackServerContext& context) const {
-  if (tokens_ == nullptr) return Principal{CertificateName(context), Role::kOperator, "*"};
   const auto& metadata = context.client_metadata();
   const auto header = metadata.find("authorization");
-  if (header == metadata.end()) {
+  std::optional<std::string> authorization;
+  if (header != metadata.end()) authorization.emplace(header->second.data(), header->second.size());
+  return IdentifyHeader(authorization, CertificateName(context));
+}
+
+absl::StatusOr<Principal> Authenticator::IdentifyHeader(const std::optional<std::string>& authorization,
+                                                        const std::string& otherwise) const {
+  if (tokens_ == nullptr) return Principal{otherwise, Role::kOperator, "*"};
+  if (!authorization.has_value()) {
     return absl::UnauthenticatedError("a token is needed; set TIDETAPE_TOKEN_FILE to the file that holds yours");
   }
-  const std::string value(header->second.data(), header->second.size());
-  if (!absl::StartsWithIgnoreCase(value, kScheme)) return absl::UnauthenticatedError("the authorization is not a bearer token");
-  const std::string token(absl::StripAsciiWhitespace(value.substr(sizeof(kScheme) - 1)));
+  if (!absl::StartsWithIgnoreCase(*authorization, kScheme))
+    return absl::UnauthenticatedError("the authorization is not a bearer token");
+  const std::string token(absl::StripAsciiWhitespace(authorization->substr(sizeof(kScheme) - 1)));
   std::optional<Principal> principal = tokens_->table()->Find(token);
   if (!principal.has_value()) return absl::UnauthenticatedError("the token is not known here; ask the operator for a new one");
   return *std::move(principal);

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,9 @@ class Authenticator {
 
   // Unauthenticated where the call brings no token, or one that is not in the file.
   absl::StatusOr<Principal> Identify(const grpc::CallbackServerContext& context) const;
+
+  // The same by an Authorization header, as in "Bearer TOKEN". Where no tokens are asked for, it is `otherwise`, an operator.
+  absl::StatusOr<Principal> IdentifyHeader(const std::optional<std::string>& authorization, const std::string& otherwise) const;
 
  private:
   const std::unique_ptr<TokenFile> tokens_;

@@ -14,8 +14,7 @@ constexpr unsigned kLookSeconds = 1;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const ServerTls& tls, const std::string& listen,
-                                                                               bool allow_plaintext) {
+absl::Status CheckServerTls(const ServerTls& tls, const std::string& flag, const std::string& listen, bool allow_plaintext) {
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return absl::FailedPreconditionError("--tls_cert and --tls_key go together");
   }
@@ -23,17 +22,24 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
     if (!tls.client_ca_file.empty()) return absl::FailedPreconditionError("--tls_client_ca needs --tls_cert and --tls_key");
     if (!allow_plaintext && !net::IsLoopback(listen)) {
       return absl::FailedPreconditionError(
-          absl::StrCat("--listen=", listen,
+          absl::StrCat(flag, "=", listen,
                        " offers plaintext to other machines; give the server a certificate (--tls_cert, "
                        "--tls_key), listen on 127.0.0.1, or say --allow_plaintext"));
     }
-    return grpc::InsecureServerCredentials();
+    return absl::OkStatus();
   }
   for (const std::string& file : {tls.certificate_file, tls.key_file, tls.client_ca_file}) {
     if (!file.empty() && access(file.c_str(), R_OK) != 0) {
       return absl::FailedPreconditionError(absl::StrCat("cannot read ", file));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const ServerTls& tls, const std::string& listen,
+                                                                               bool allow_plaintext) {
+  if (absl::Status status = CheckServerTls(tls, "--listen", listen, allow_plaintext); !status.ok()) return status;
+  if (tls.certificate_file.empty()) return grpc::InsecureServerCredentials();
   using grpc::experimental::FileWatcherCertificateProvider;
   grpc::experimental::TlsServerCredentialsOptions options(
       std::make_shared<FileWatcherCertificateProvider>(tls.key_file, tls.certificate_file, tls.client_ca_file, kLookSeconds));

@@ -19,8 +19,12 @@ struct ServerTls {
   std::string client_ca_file;
 };
 
-// Plaintext where no certificate is named. FailedPrecondition where a file is missing or the names do not go together, and where
-// plaintext would be offered to other machines (`listen` is not of this machine alone) without `allow_plaintext`.
+// FailedPrecondition where a file is missing or the names do not go together, and where plaintext would be offered to other
+// machines
+// (`listen`, the value of that flag, is not of this machine alone) without `allow_plaintext`.
+absl::Status CheckServerTls(const ServerTls& tls, const std::string& flag, const std::string& listen, bool allow_plaintext);
+
+// Plaintext where no certificate is named. Errors are those of CheckServerTls, for --listen.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const ServerTls& tls, const std::string& listen,
                                                                                bool allow_plaintext);
 

@@ -47,8 +47,8 @@ class ServerProcess {
     const std::string file = Temporary("address");
     std::remove(file.c_str());
     std::string program = "server/tidetape-server", listen = "--listen=127.0.0.1:0", address = "--address_file=" + file,
-                store = "--store=memory";
-    char* arguments[] = {program.data(), listen.data(), address.data(), store.data(), nullptr};
+                store = "--store=memory", http = "--http_listen=";
+    char* arguments[] = {program.data(), listen.data(), address.data(), store.data(), http.data(), nullptr};
     EXPECT_EQ(posix_spawn(&pid_, program.c_str(), nullptr, nullptr, arguments, environ), 0);
     for (int i = 0; i < 3000 && address_.empty(); ++i) {
       absl::SleepFor(absl::Milliseconds(10));

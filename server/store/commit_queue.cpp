@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
 
 namespace tidetape::server {
 namespace {
@@ -72,6 +73,13 @@ void CommitQueue::Loop() {
 }
 
 bool CommitQueue::WriteTogether(std::vector<Write>& batch, size_t begin, size_t end) {
+  const absl::Time start = absl::Now();
+  const absl::Status transaction = Transact(batch, begin, end);
+  if (options_.observer != nullptr) options_.observer->OnTransaction(end - begin, absl::Now() - start, transaction.ok());
+  return !absl::IsInternal(transaction);
+}
+
+absl::Status CommitQueue::Transact(std::vector<Write>& batch, size_t begin, size_t end) {
   absl::Status transaction = database_->Begin();
   if (transaction.ok() && options_.guard) transaction = options_.guard(*database_);
   for (size_t i = begin; i < end && transaction.ok(); ++i) {
@@ -79,10 +87,10 @@ bool CommitQueue::WriteTogether(std::vector<Write>& batch, size_t begin, size_t 
     if (EndsTransaction(batch[i].status)) transaction = batch[i].status;
   }
   if (transaction.ok()) transaction = database_->Commit();
-  if (transaction.ok()) return true;
+  if (transaction.ok()) return transaction;
   database_->Rollback();
   for (size_t i = begin; i < end; ++i) batch[i].status = transaction;
-  return !absl::IsInternal(transaction);
+  return transaction;
 }
 
 }  // namespace tidetape::server

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "server/store/sql_database.h"
 #include "server/store/store.h"
+#include "server/store/store_observer.h"
 
 namespace tidetape::server {
 
@@ -32,6 +33,8 @@ class CommitQueue {
     size_t batch = 4096;
     // Looked at first in every transaction: an error refuses all that is in it. Null: nothing.
     Work guard;
+    // Hears of every transaction; outlives the queue. Null: nobody.
+    StoreObserver* observer = nullptr;
   };
 
   // `database` outlives the queue, and is used by the queue's thread alone.
@@ -57,6 +60,8 @@ class CommitQueue {
   // Writes all in one transaction and leaves each one's outcome in its status. False where the transaction failed as a whole for a
   // reason that may be one of its writes.
   bool WriteTogether(std::vector<Write>& batch, size_t begin, size_t end);
+  // The same without telling the observer; the transaction's status.
+  absl::Status Transact(std::vector<Write>& batch, size_t begin, size_t end);
 
   SqlDatabase* const database_;
   const Options options_;

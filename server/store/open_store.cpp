@@ -19,8 +19,8 @@ std::string Environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenSqlite(const std::string& path, Clock* clock) {
-  auto store = OpenSqliteStore(path, clock);
+absl::StatusOr<std::unique_ptr<Store>> OpenSqlite(const std::string& path, Clock* clock, StoreObserver* observer) {
+  auto store = OpenSqliteStore(path, clock, observer);
   if (store.ok()) spdlog::info("store in {}", path);
   return store;
 }
@@ -40,15 +40,15 @@ bool IsPostgres(const std::string& name) {
   return absl::StartsWith(name, "postgresql://") || absl::StartsWith(name, "postgres://") || absl::StrContains(name, "dbname=");
 }
 
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock) {
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock, StoreObserver* observer) {
   if (name == "memory") return std::make_unique<MemoryStore>();
   if (name == "sqlite") {
     const auto path = DefaultStorePath();
     if (!path.ok()) return path.status();
-    return OpenSqlite(*path, clock);
+    return OpenSqlite(*path, clock, observer);
   }
   const std::string path = absl::StartsWith(name, kSqlitePrefix) ? name.substr(sizeof(kSqlitePrefix) - 1) : "";
-  if (!path.empty()) return OpenSqlite(path, clock);
+  if (!path.empty()) return OpenSqlite(path, clock, observer);
   return absl::InvalidArgumentError(
       absl::StrCat("--store=", name, ": use sqlite, sqlite:PATH, postgresql://USER@HOST/DATABASE or memory"));
 }

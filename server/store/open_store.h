@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/clock.h"
 #include "server/store/store.h"
+#include "server/store/store_observer.h"
 
 namespace tidetape::server {
 
@@ -19,8 +20,9 @@ absl::StatusOr<std::string> DefaultStorePath();
 // Whether --store names a PostgreSQL database: as a URL, or as libpq's "host=… dbname=…". See postgres_store.h for it.
 bool IsPostgres(const std::string& name);
 
-// "memory"; "sqlite" in DefaultStorePath(); "sqlite:PATH". InvalidArgument for anything else.
-absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock);
+// "memory"; "sqlite" in DefaultStorePath(); "sqlite:PATH". InvalidArgument for anything else. `observer` hears of
+// transactions, which a memory store has none of, and outlives the store; null: nobody.
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& name, Clock* clock, StoreObserver* observer = nullptr);
 
 }  // namespace tidetape::server
 

@@ -9,7 +9,8 @@
 
 namespace tidetape::server {
 
-absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::Make(const std::string& connection, absl::Duration lease_duration) {
+absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::Make(const std::string& connection, absl::Duration lease_duration,
+                                                                   StoreObserver* observer) {
   std::vector<std::unique_ptr<PostgresDatabase>> databases;
   for (int i = 0; i < 3; ++i) {
     auto database = PostgresDatabase::Make(connection);
@@ -21,6 +22,7 @@ absl::StatusOr<std::unique_ptr<PostgresStore>> PostgresStore::Make(const std::st
   store->place_ = databases[0]->place();
   store->lease_ = std::make_unique<LeaderLease>(std::move(databases[0]), lease_duration);
   CommitQueue::Options queue;
+  queue.observer = observer;
   queue.guard = [term = store->term_](SqlDatabase& database) { return LeaderLease::Guard(database, *term); };
   store->store_ = std::make_unique<SqlStore>(std::move(databases[1]), std::move(databases[2]), std::move(queue));
   return store;

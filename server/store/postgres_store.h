@@ -12,6 +12,7 @@
 #include "server/clock.h"
 #include "server/store/leader_lease.h"
 #include "server/store/store.h"
+#include "server/store/store_observer.h"
 
 namespace tidetape::server {
 
@@ -19,8 +20,10 @@ namespace tidetape::server {
 // another server has taken the lease.
 class PostgresStore {
  public:
-  // `connection` as libpq takes it. Connects to nothing yet. See LeaderLease for the duration.
-  static absl::StatusOr<std::unique_ptr<PostgresStore>> Make(const std::string& connection, absl::Duration lease_duration);
+  // `connection` as libpq takes it. Connects to nothing yet. See LeaderLease for the duration. `observer` outlives the store; null:
+  // nobody.
+  static absl::StatusOr<std::unique_ptr<PostgresStore>> Make(const std::string& connection, absl::Duration lease_duration,
+                                                             StoreObserver* observer = nullptr);
 
   Store& store() { return *store_; }
   LeaderLease& lease() { return *lease_; }

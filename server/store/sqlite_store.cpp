@@ -9,7 +9,8 @@
 
 namespace tidetape::server {
 
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, Clock* clock, const FileSystemType& type_of) {
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, Clock* clock, StoreObserver* observer,
+                                                       const FileSystemType& type_of) {
   if (absl::Status status = PrepareFolder(path, type_of); !status.ok()) return status;
   auto lock = FileLock::Take(path + ".lock");
   if (!lock.ok()) return lock.status();
@@ -20,7 +21,9 @@ absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, 
   }
   auto reader = SqliteDatabase::Open(path, nullptr);
   if (!reader.ok()) return reader.status();
-  return std::make_unique<SqlStore>(*std::move(writer), *std::move(reader), CommitQueue::Options());
+  CommitQueue::Options queue;
+  queue.observer = observer;
+  return std::make_unique<SqlStore>(*std::move(writer), *std::move(reader), std::move(queue));
 }
 
 }  // namespace tidetape::server

@@ -9,13 +9,14 @@
 #include "server/clock.h"
 #include "server/store/local_file.h"
 #include "server/store/store.h"
+#include "server/store/store_observer.h"
 
 namespace tidetape::server {
 
 // Opens the store in `path`, made with its folder where it is not there; beside it lie `path`-wal, `path`-shm and `path`.lock. An
 // older schema is brought to today's. FailedPrecondition where another server holds it, where a newer server made it, or where it
-// lies on a network file system; DataLoss where it is damaged.
-absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, Clock* clock,
+// lies on a network file system; DataLoss where it is damaged. `observer` outlives the store; null: nobody.
+absl::StatusOr<std::unique_ptr<Store>> OpenSqliteStore(const std::string& path, Clock* clock, StoreObserver* observer = nullptr,
                                                        const FileSystemType& type_of = FileSystemTypeOf);
 
 }  // namespace tidetape::server

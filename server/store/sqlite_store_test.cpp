@@ -61,7 +61,9 @@ TEST(SqliteStore, KeepsItsFolderToItsUser) {
 TEST(SqliteStore, RefusesNetworkFileSystems) {
   SystemClock clock;
   const absl::Status status =
-      OpenSqliteStore(PathOf("nfs"), &clock, [](const std::string&) -> absl::StatusOr<int64_t> { return 0x6969; }).status();
+      OpenSqliteStore(PathOf("nfs"), &clock, /*observer=*/nullptr, [](const std::string&) -> absl::StatusOr<int64_t> {
+        return 0x6969;
+      }).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("is on a network file system (NFS)"));
   EXPECT_FALSE(std::filesystem::exists(PathOf("nfs")));

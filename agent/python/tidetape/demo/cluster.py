@@ -27,7 +27,7 @@ def _start_server() -> tuple[subprocess.Popen, str]:
     program = find_program("tidetape-server")
     if program is None:
         raise RuntimeError("tidetape-server is not there; make build makes it")
-    command = [str(program), "--listen=127.0.0.1:0", "--store=memory", "--log_level=warning"]
+    command = [str(program), "--listen=127.0.0.1:0", "--store=memory", "--http_listen=", "--log_level=warning"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         return server, _read_address(server)
