@@ -36,6 +36,7 @@ def _library():
     op("hidden_write(Tensor x, Tensor to) -> Tensor", lambda x, to: to.copy_(x * 3).cos())
     op("drifts(Tensor x) -> Tensor", lambda x: x * drift[0])
     op("runs_once(Tensor x) -> Tensor", _runs_once)
+    op("draws_late(Tensor x) -> Tensor", lambda x: x * (torch.rand_like(x) if drift[0] == 1.0 else drift[0]))
     op("draws(Tensor x) -> Tensor", lambda x: x * torch.rand_like(x))
     return library
 
@@ -115,6 +116,15 @@ def test_an_op_whose_schema_hides_a_write(same, ops):
     same(body)
 
 
+def test_what_was_read_of_a_buffer_before_a_hidden_write_is_replayed_from_what_it_was(same, ops):
+    def body(block, x):
+        before = (block.cache + 0.5).exp()
+        result = ops.hidden_write(block.linear(x).detach(), block.cache)
+        return (x * before).sin() * result + x * block.cache.tanh()
+
+    same(body)
+
+
 def test_an_op_whose_schema_hides_a_write_to_a_buffer(same, ops):
     def body(block, x):
         h = block.linear(x)
@@ -155,6 +165,18 @@ def test_an_op_that_cannot_be_reproduced_is_kept_from_the_first_step_on_and_name
         (label,) = [label for label in named if label.startswith(block)]
         assert "drifts" in label
         assert named[label] == ROWS * WIDTH * 4
+
+
+@pytest.mark.parametrize("way", ["nothing", "plan"])
+def test_an_op_that_draws_in_its_audit_only_leaves_the_generator_alone(attach, ops, way):
+    def body(block, x):
+        h = block.linear(x)
+        drift[0] = 1.5
+        scale = ops.draws_late(h.detach())
+        drift[0] = 1.0
+        return (x * scale).sin() * F.dropout(h, 0.3)
+
+    require_as_plain(attach, way, lambda: stack(body))
 
 
 @pytest.mark.parametrize("way", ["nothing", "plan"])

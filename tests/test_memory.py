@@ -127,6 +127,29 @@ def test_replayed_branches_are_never_alive_together(attach):
     assert peak(6) - peak(2) <= 4.5
 
 
+def test_a_replayed_value_does_not_wait_for_what_makes_it_smaller(attach):
+    """A large value is read early in backward, and a mean of it late. The mean is taken while the value is there."""
+
+    def peak(summary):
+        def body(block, x):
+            large = x.repeat(1, 16) * 2
+            small = summary(large.view(-1, 16, WIDTH), x).exp()
+            return (large * 0.5).cos().view(-1, 16, WIDTH).sum(1) + small
+
+        model = stack(body, count=1)
+        x = torch.randn(4096, WIDTH, requires_grad=True)
+        with attach(model, blocks="blocks.*", memory_limit="min", planner="none"):
+            result = model.blocks[0](x)
+            gradient = torch.ones_like(result)
+            before = tidetape._C.meter_live_bytes()
+            tidetape._C.meter_reset_peak()
+            result.backward(gradient)
+            return (tidetape._C.meter_peak_bytes() - before) / gradient.nbytes
+
+    # Of the large value's size, 16, nothing; of a small one's, its mean and what comes of it.
+    assert peak(lambda large, x: large.mean(1)) - peak(lambda large, x: x) <= 4
+
+
 class _RandomOps(TorchDispatchMode):
     """Counts ops that are tagged as drawing random numbers."""
 
