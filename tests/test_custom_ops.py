@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.cpp_extension import include_paths, library_paths
 
-from tests.small_blocks import ROWS, WAYS, WIDTH, backward, require_as_plain, stack
+from tests.small_blocks import ROWS, WAYS, WIDTH, backward, hidden, require_as_plain, stack
 
 
 @pytest.fixture(params=WAYS)
@@ -35,9 +35,20 @@ def _library():
     op("parts(Tensor x, int count) -> (Tensor, Tensor[])", lambda x, count: (x.sin(), [x * n for n in range(count)]))
     op("hidden_write(Tensor x, Tensor to) -> Tensor", lambda x, to: to.copy_(x * 3).cos())
     op("drifts(Tensor x) -> Tensor", lambda x: x * drift[0])
+    op("runs_once(Tensor x) -> Tensor", _runs_once)
+    op("draws_late(Tensor x) -> Tensor", lambda x: x * (torch.rand_like(x) if drift[0] == 1.0 else drift[0]))
     op("draws(Tensor x) -> Tensor", lambda x: x * torch.rand_like(x))
     return library
 
+
+def _runs_once(x):
+    if not may_run:
+        raise LookupError("what this op needs is gone")
+    return x * may_run.pop()
+
+
+may_run = []
+"""What the op "runs_once" takes, and needs."""
 
 drift = [1.0]
 """What the op "drifts" multiplies with: state that no schema tells of."""
@@ -105,6 +116,15 @@ def test_an_op_whose_schema_hides_a_write(same, ops):
     same(body)
 
 
+def test_what_was_read_of_a_buffer_before_a_hidden_write_is_replayed_from_what_it_was(same, ops):
+    def body(block, x):
+        before = (block.cache + 0.5).exp()
+        result = ops.hidden_write(block.linear(x).detach(), block.cache)
+        return (x * before).sin() * result + x * block.cache.tanh()
+
+    same(body)
+
+
 def test_an_op_whose_schema_hides_a_write_to_a_buffer(same, ops):
     def body(block, x):
         h = block.linear(x)
@@ -145,6 +165,57 @@ def test_an_op_that_cannot_be_reproduced_is_kept_from_the_first_step_on_and_name
         (label,) = [label for label in named if label.startswith(block)]
         assert "drifts" in label
         assert named[label] == ROWS * WIDTH * 4
+
+
+@pytest.mark.parametrize("way", ["nothing", "plan"])
+def test_an_op_that_draws_in_its_audit_only_leaves_the_generator_alone(attach, ops, way):
+    def body(block, x):
+        h = block.linear(x)
+        drift[0] = 1.5
+        scale = ops.draws_late(h.detach())
+        drift[0] = 1.0
+        return (x * scale).sin() * F.dropout(h, 0.3)
+
+    require_as_plain(attach, way, lambda: stack(body))
+
+
+@pytest.mark.parametrize("way", ["nothing", "plan"])
+def test_an_op_whose_replay_fails_is_kept_and_named(attach, ops, way):
+    """It fails in the audit already, which ends no training."""
+    sessions = []
+
+    def attach_and_note(*args, **kwargs):
+        sessions.append(attach(*args, **kwargs))
+        return sessions[-1]
+
+    def body(block, x):
+        h = block.linear(x)
+        may_run.append(1.5)
+        scale = ops.runs_once(h.detach())
+        return (x * scale).sin() * h
+
+    require_as_plain(attach_and_note, way, lambda: stack(body))
+    named = sessions[0].demotions()
+    assert {label.partition(":")[0] for label in named if "runs_once" in label} == {"blocks.0", "blocks.1"}
+
+
+def test_an_op_that_comes_later_is_audited_as_well(attach, ops):
+    """A block whose first steps have nothing to demote."""
+    turns = []
+
+    def body(block, x):
+        return _drifting(block, x) if len(turns) > 2 else (block.linear(x).exp() * x).sin()
+
+    model = stack(body, count=1)
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    for _ in range(100):
+        turns.append(None)
+        with session.step():
+            model(hidden()).backward()
+        if session.demotions():
+            break
+    assert len(turns) > 3
+    assert [label for label in session.demotions() if "drifts" in label]
 
 
 COMPILED_EXTENSION = """

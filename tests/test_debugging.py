@@ -233,3 +233,26 @@ def test_a_site_that_never_was_is_skipped(attach):
     session.impose({"blocks.0": {12345: "save"}}, default="replay")
     _step(model, session, 1)
     assert session.stats()["saved_bytes"] == session.stats()["demoted_bytes"]
+
+
+def test_a_plan_follows_its_blocks_into_another_order(attach):
+    """Blocks that run in another order than they did keep their own plans."""
+
+    def short(block, x):
+        return block.linear(x).tanh()
+
+    def long(block, x):
+        return block.linear(x).exp().clamp(max=3).sin().tanh().cos()
+
+    model = stack(short)
+    model.blocks[1].body = long
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    _step(model, session)
+    saves = {site.site: "save" for site in session.sites()["blocks.1"]}
+    session.impose({"blocks.0": {}, "blocks.1": saves}, default="replay")
+    saved = []
+    for number in (1, 2):
+        _step(model, session, number)
+        saved.append(session.stats()["saved_bytes"])
+        model.blocks = torch.nn.ModuleList(reversed(model.blocks))
+    assert saved[0] == saved[1] > 0

@@ -88,3 +88,27 @@ def test_one_block_is_frozen_as_a_whole(attach, way, frozen):
         return loss
 
     require_as_plain(attach, way, build, program)
+
+
+def test_only_what_a_gradient_reads_is_replayed(attach):
+    """Of an adapter on a frozen base that is the product in its middle: the base's own product has no reader. The block is replayed
+    although nothing that enters it has a gradient, as behind a frozen embedding."""
+
+    def body(block, x):
+        return block.linear.base(x) + x @ block.linear.down @ block.linear.up
+
+    def make_block():
+        block = Block(body)
+        block.linear = Adapter(block.linear)
+        return block
+
+    torch.manual_seed(0)
+    model = Stack(make_block, count=1)
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    with session.step():
+        model(torch.randn(4, WIDTH)).backward()
+    stats = session.stats()
+    # addmm, mm, mm, add
+    assert stats["recorded_ops"] == 4
+    assert stats["replayed_ops"] == 1
+    assert session.passed_through() == {}

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tidetape
 from tests.processes import run_program
+from tests.small_blocks import WIDTH, stack
 from tests.training import loss_of, train
 from tests.zoo import MODELS, residual_input, residual_stack
 from tidetape.blocks import find_blocks
@@ -97,6 +98,56 @@ def test_nothing_saved_needs_no_more_than_checkpointing(attach, model, dtype):
     # all small, the former may be the larger.
     routing_bytes = 1024 if model.name == "qwen3_moe" else 0
     assert _peak(ours, inputs, session) <= _peak(theirs, inputs) + random_bytes + routing_bytes
+
+
+def test_replayed_branches_are_never_alive_together(attach):
+    """What one of several independent branches needs is replayed when backward comes to it, and is gone when it has passed."""
+
+    def peak(branches):
+        def body(block, x):
+            parts = []
+            for _ in range(branches):
+                h = x
+                for _ in range(4):
+                    h = (h.exp() + x).sin()
+                parts.append(h)
+            return torch.stack(parts).sum(0)
+
+        model = stack(body, count=1)
+        x = torch.randn(4096, WIDTH, requires_grad=True)
+        with attach(model, blocks="blocks.*", memory_limit="min", planner="none"):
+            result = model.blocks[0](x)
+            gradient = torch.ones_like(result)
+            before = tidetape._C.meter_live_bytes()
+            tidetape._C.meter_reset_peak()
+            result.backward(gradient)
+            return (tidetape._C.meter_peak_bytes() - before) / gradient.nbytes
+
+    # A branch more is a gradient more at the most, of the four by three values that its replay makes.
+    assert peak(6) - peak(2) <= 4.5
+
+
+def test_a_replayed_value_does_not_wait_for_what_makes_it_smaller(attach):
+    """A large value is read early in backward, and a mean of it late. The mean is taken while the value is there."""
+
+    def peak(summary):
+        def body(block, x):
+            large = x.repeat(1, 16) * 2
+            small = summary(large.view(-1, 16, WIDTH), x).exp()
+            return (large * 0.5).cos().view(-1, 16, WIDTH).sum(1) + small
+
+        model = stack(body, count=1)
+        x = torch.randn(4096, WIDTH, requires_grad=True)
+        with attach(model, blocks="blocks.*", memory_limit="min", planner="none"):
+            result = model.blocks[0](x)
+            gradient = torch.ones_like(result)
+            before = tidetape._C.meter_live_bytes()
+            tidetape._C.meter_reset_peak()
+            result.backward(gradient)
+            return (tidetape._C.meter_peak_bytes() - before) / gradient.nbytes
+
+    # Of the large value's size, 16, nothing; of a small one's, its mean and what comes of it.
+    assert peak(lambda large, x: large.mean(1)) - peak(lambda large, x: x) <= 4
 
 
 class _RandomOps(TorchDispatchMode):

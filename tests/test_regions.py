@@ -293,6 +293,30 @@ def test_profiler_ops_inside_a_block(same):
     same(body)
 
 
+def test_ops_that_make_nothing_are_not_recorded(attach):
+    def recorded(body):
+        model = stack(body, count=1)
+        session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+        with session.step():
+            backward(model, hidden())
+        session.detach()
+        return session.stats()["recorded_ops"]
+
+    def plain(block, x):
+        return block.linear(x).exp().clamp(max=3)
+
+    def annotated(block, x):
+        handle = torch.ops.profiler._record_function_enter_new("half", None)
+        h = block.linear(x)
+        assert h.sum(0).shape[0] == h.shape[1]
+        torch.ops.profiler._record_function_exit._RecordFunction(handle)
+        torch._assert_async(h.detach()[0, 0] < 1e9)
+        return h.exp().clamp(max=3)
+
+    # The sum and the comparison make values, if ones that nobody reads later.
+    assert recorded(annotated) == recorded(plain) + 2
+
+
 def test_a_profiled_step(same):
     def program(model, x):
         activities = [torch.profiler.ProfilerActivity.CPU]
