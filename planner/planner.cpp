@@ -16,11 +16,7 @@ constexpr int64_t kFrontierLimits = 48;
 
 }  // namespace
 
-absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) {
-  auto planner = StepPlanner::Create(problem);
-  if (!planner.ok()) return planner.status();
-  return (*planner)->Plan(problem.memory_limit_bytes);
-}
+absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) { return PlanStepClosely(problem, 0); }
 
 absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, int64_t effort) {
   auto planner = StepPlanner::Create(problem);

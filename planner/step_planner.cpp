@@ -249,7 +249,7 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
 }
 
 StepPlan StepPlanner::KeepAll() {
-  std::vector<BlockPlan> blocks;
+  std::vector<int32_t> ids;
   for (size_t b = 0; b < problem_.blocks.size(); ++b) {
     int32_t id = kKeepAllChoice;
     if (!has_tape(b)) {
@@ -258,15 +258,14 @@ StepPlan StepPlanner::KeepAll() {
                             [](const BlockOption& a, const BlockOption& b) { return a.seconds < b.seconds; }) -
            options.begin();
     }
-    blocks.push_back(MakeBlockPlan(b, id));
+    ids.push_back(id);
   }
-  return MakeStepPlan(std::move(blocks), kUnlimitedBytes);
+  return PlanOfChoices(ids, kUnlimitedBytes);
 }
 
-StepPlan StepPlanner::PlanOfPicks(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks,
-                                  int64_t limit) {
+StepPlan StepPlanner::PlanOfChoices(const std::vector<int32_t>& ids, int64_t limit) {
   std::vector<BlockPlan> blocks;
-  for (size_t b = 0; b < picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, choices[b][picks[b]].id));
+  for (size_t b = 0; b < ids.size(); ++b) blocks.push_back(MakeBlockPlan(b, ids[b]));
   return MakeStepPlan(std::move(blocks), limit);
 }
 
@@ -275,7 +274,9 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
   const StepBound bound = *Bound(limit);
   const std::vector<std::vector<Choice>> choices = ChoicesNear(bound);
   const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes), bound.saved_bytes);
-  return PlanOfPicks(choices, picks, limit);
+  std::vector<int32_t> ids;
+  for (size_t b = 0; b < picks.size(); ++b) ids.push_back(choices[b][picks[b]].id);
+  return PlanOfChoices(ids, limit);
 }
 
 // Looks for plans between the corners of the hulls, and tightens the bound.
@@ -283,11 +284,7 @@ void StepPlanner::Refine(StepPlan& plan, int64_t limit, int64_t visits) {
   if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
   const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds,
                                                             plan.lower_bound_seconds, kCloseGap * full_seconds_, visits);
-  if (!result.picks.empty()) {
-    std::vector<BlockPlan> blocks;
-    for (size_t b = 0; b < result.picks.size(); ++b) blocks.push_back(MakeBlockPlan(b, result.picks[b]));
-    plan = MakeStepPlan(std::move(blocks), limit);
-  }
+  if (!result.picks.empty()) plan = PlanOfChoices(result.picks, limit);
   SetBound(plan, std::max(plan.lower_bound_seconds, result.bound_seconds));
 }
 

@@ -50,7 +50,8 @@ class StepPlanner {
   std::optional<StepBound> Bound(int64_t limit) const;
   BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
-  StepPlan PlanOfPicks(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks, int64_t limit);
+  // By block: the id of its choice.
+  StepPlan PlanOfChoices(const std::vector<int32_t>& ids, int64_t limit);
   void Refine(StepPlan& plan, int64_t limit, int64_t visits);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
