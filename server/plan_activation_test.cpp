@@ -264,6 +264,8 @@ TEST_F(PlanActivationTest, ACommitThatFailedIsTriedAgain) {
 TEST_F(PlanActivationTest, ACommitWhoseAnswerWasLostIsTakenUp) {
   Connect();
   SendTape();
+  // Or the question that the tape asked could still be answered after the report, and so before the store fails.
+  Settle();
   absl::Notification go;
   ASSERT_TRUE(worker_.Post([&go] { go.WaitForNotification(); }));
   Report();

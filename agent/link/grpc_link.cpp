@@ -50,7 +50,8 @@ GrpcLink::GrpcLink(LinkOptions options, const Tuning& tuning, net::ClientSecurit
       security_(std::move(security)),
       outbox_(tuning.report_capacity, options_.memory_limit_bytes),
       servers_(options_.planner),
-      backoff_(tuning.backoff, std::random_device{}()) {
+      backoff_(tuning.backoff, std::random_device{}()),
+      queue_(AsTag(CallEvent::kWake)) {
   // Also for the threads that gRPC starts with its first channel.
   const SignalBlock no_signals;
   error_ = absl::StrCat("no connection to ", options_.planner, " yet");
@@ -104,16 +105,12 @@ void GrpcLink::Close(std::chrono::duration<double> timeout) {
   if (!thread_.joinable()) return;
   close_deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
   closing_ = true;
-  Wake();
+  queue_.Wake();
   thread_.join();
 }
 
-void GrpcLink::Wake() {
-  if (!wake_pending_.exchange(true)) alarm_.Set(&queue_, gpr_time_0(GPR_CLOCK_MONOTONIC), AsTag(CallEvent::kWake));
-}
-
 void GrpcLink::WakeIfStreaming() {
-  if (streaming_) Wake();
+  if (streaming_) queue_.Wake();
 }
 
 void GrpcLink::Run() {
@@ -122,12 +119,11 @@ void GrpcLink::Run() {
   while (!finished_) {
     void* tag = nullptr;
     bool ok = false;
-    const auto result = queue_.AsyncNext(&tag, &ok, AsGrpcTime(NextDeadline()));
+    const auto result = queue_.queue().AsyncNext(&tag, &ok, AsGrpcTime(NextDeadline()));
     if (result == grpc::CompletionQueue::GOT_EVENT) {
       const CallEvent event = FromTag(tag);
-      // Cleared before the outbox is read, so that news that comes after the reading wakes again.
       if (event == CallEvent::kWake) {
-        wake_pending_ = false;
+        queue_.WakeTaken();
         flush_at_ = Clock::now() + tuning_.report_interval;
         flush_armed_ = true;
       }
@@ -136,11 +132,7 @@ void GrpcLink::Run() {
     Advance(Clock::now());
   }
   streaming_ = false;
-  queue_.Shutdown();
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue_.Next(&tag, &ok)) {
-  }
+  queue_.ShutDown();
 }
 
 GrpcLink::Clock::time_point GrpcLink::NextDeadline() const {
@@ -168,7 +160,7 @@ void GrpcLink::StartCall() {
     return;
   }
   StreamSession session(options_, outbox_, plans_, /*recap=*/streams_ > 0);
-  call_ = std::make_unique<ConnectCall>(*stub_, queue_, credentials_, std::move(session), Clock::now() + tuning_.welcome_timeout);
+  call_ = std::make_unique<ConnectCall>(*stub_, queue_.queue(), credentials_, std::move(session), Clock::now() + tuning_.welcome_timeout);
 }
 
 void GrpcLink::Advance(Clock::time_point now) {

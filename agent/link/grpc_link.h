@@ -8,7 +8,6 @@
 #ifndef TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 #define TIDETAPE_AGENT_LINK_GRPC_LINK_H_
 
-#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
@@ -26,6 +25,7 @@
 #include "agent/link/outbox.h"
 #include "agent/link/planner_link.h"
 #include "agent/link/server_list.h"
+#include "agent/link/wakeable_queue.h"
 #include "net/client_security.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
@@ -89,8 +89,7 @@ class GrpcLink : public PlannerLink {
   // Sends what waits together, or lets the next report wake the thread where nothing waits.
   void Flush(Clock::time_point now);
 
-  // Wakes the link's thread, from any thread. One wake-up serves all calls until the thread has seen it.
-  void Wake();
+  // From any thread.
   void WakeIfStreaming();
 
   const LinkOptions options_;
@@ -100,7 +99,6 @@ class GrpcLink : public PlannerLink {
 
   // Whether the stream takes messages, so that a caller's news is worth a wake-up.
   std::atomic<bool> streaming_{false};
-  std::atomic<bool> wake_pending_{false};
   // The thread looks for reports at flush_at_ by itself.
   std::atomic<bool> flush_armed_{false};
   std::atomic<bool> superseded_{false};
@@ -126,8 +124,7 @@ class GrpcLink : public PlannerLink {
   int64_t streams_ = 0;  // that reached Welcome
   bool finished_ = false;
 
-  grpc::CompletionQueue queue_;
-  grpc::Alarm alarm_;
+  WakeableQueue queue_;
   std::thread thread_;  // last: it uses all of the above
 };
 
