@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from tests.small_blocks import WAYS, backward, hidden, require_as_plain, stack
+from tests.small_blocks import WAYS, WIDTH, backward, hidden, require_as_plain, stack
 
 
 @pytest.fixture(params=WAYS)
@@ -93,6 +93,47 @@ def test_evaluation_under_autocast_between_forward_and_backward(same):
         return loss
 
     same(_body, program)
+
+
+def _inverts(block, x):
+    """The kernel of linalg.pinv multiplies matrices. Autocast casts those, and not what pinv itself is given."""
+    h = block.linear(x).float().tanh()
+    return (h @ torch.linalg.pinv(h.detach())).sigmoid() @ x
+
+
+def test_an_op_whose_kernel_runs_others_under_autocast(same):
+    same(_inverts, _autocast)
+
+
+def test_an_op_whose_kernel_runs_others_and_a_backward_under_autocast(same):
+    def program(model, x):
+        loss = model(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss.backward()
+        return loss
+
+    same(_inverts, program)
+
+
+# --- gradient mode -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_asks_for_the_gradient_mode(same):
+    """oneDNN's LSTM makes a workspace for its backward where gradients are on, and none where they are off."""
+
+    def body(block, x):
+        h, _ = block.recurrent(block.linear(x).tanh())
+        with torch.no_grad():
+            g, _ = block.recurrent(x.exp().clamp(max=2))
+        return (h * g.sin()).exp()
+
+    def build():
+        model = stack(body)
+        for block in model.blocks:
+            block.recurrent = torch.nn.LSTM(WIDTH, WIDTH)
+        return model
+
+    same(build=build)
 
 
 # --- compilation ---------------------------------------------------------------------------------------------------------------

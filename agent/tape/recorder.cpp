@@ -1,6 +1,7 @@
 #include "agent/tape/recorder.h"
 
 #include <ATen/Context.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -325,7 +326,10 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   record.facts = &facts;
   record.keys = below;
   const uint64_t hidden_writes = facts.hidden_writes.load(std::memory_order_relaxed);
-  record.replayable = facts.replayable && hidden_writes == 0;
+  record.grad_mode = c10::GradMode::is_enabled();
+  const std::optional<uint8_t> autocast = tape.autocast.Note();
+  record.autocast = autocast.value_or(0);
+  record.replayable = facts.replayable && hidden_writes == 0 && autocast.has_value();
   const size_t base = stack->size() - facts.num_arguments;
   uint64_t written = facts.written_arguments | hidden_writes, forgotten = 0;
   if (facts.statistics_arguments != 0) {

@@ -18,18 +18,16 @@
 namespace tidetape::agent {
 namespace {
 
-// The state that kernels ran under while recording: below autograd, autocast, modes and the interception.
+// Below autograd, autocast, modes and the interception, as kernels ran while recording.
 class ReplayState {
  public:
   ReplayState()
-      : grad_mode_(false),
-        excluded_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
+      : excluded_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
                   c10::DispatchKeySet({c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
                                        c10::DispatchKey::PreDispatch, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
                                        c10::DispatchKey::FuncTorchDynamicLayerFrontMode})) {}
 
  private:
-  c10::AutoGradMode grad_mode_;
   c10::impl::ExcludeDispatchKeyGuard excluded_;
 };
 
@@ -241,7 +239,10 @@ class Replayer {
     PushArguments(op);
     {
       std::optional<RngStates::Scope> drawn;
+      const c10::AutoGradMode grad_mode(op.grad_mode);  // some kernels ask for it
       if (op.rng >= 0) drawn.emplace(tape_.rng, op.rng);
+      std::optional<AutocastStates::Scope> casting;
+      if (op.autocast != 0) casting.emplace(tape_.autocast, op.autocast);
       op.facts->handle.redispatchBoxed(op.keys, &stack_);
     }
     uint32_t output = op.first_output;

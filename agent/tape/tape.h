@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/tape/autocast_states.h"
 #include "agent/tape/host_store.h"
 #include "agent/tape/op_facts.h"
 #include "agent/tape/rng.h"
@@ -87,6 +88,8 @@ struct OpRecord {
   uint32_t first_write = 0;  // [first_write, end_write) of Tape::writes: storages that were there before and that it writes
   uint32_t end_write = 0;
   int32_t rng = -1;  // RngStates number
+  uint8_t autocast = 0;  // AutocastStates number
+  bool grad_mode = true;
   bool replayable = true;
 };
 
@@ -202,6 +205,7 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<std::unique_ptr<HostCopy>> away;
   std::vector<OutsideVersion> outside_versions;
   RngStates rng;
+  AutocastStates autocast;
   uint64_t structure_hash = 0;
   bool keeps_all = false;        // the plan keeps what autograd packs
   bool releases_inputs = false;  // nothing will be replayed: outside storages need no holding
