@@ -1,6 +1,7 @@
 """Ops of torch.library and of C++ extensions, with right and wrong schemas: replayed where they can be, kept otherwise."""
 
 import functools
+import itertools
 import subprocess
 
 import pytest
@@ -21,24 +22,34 @@ def same(request, attach):
     return compare
 
 
-@functools.cache
-def _library():
-    """A library whose ops are not checked against their schemas, as those of compiled extensions are not."""
-    library = torch.library.Library("tidetape_opaque", "FRAGMENT")
-
-    def op(schema, function):
+def _library(*ops, name=None):
+    """A library of these ops, each a schema and its function, and the ops themselves. They are not checked against their schemas, as
+    those of compiled extensions are not. Without `name` it has one of its own: nothing has been learned of its ops yet."""
+    name = name or f"tidetape_opaque_{next(numbers)}"
+    library = torch.library.Library(name, "DEF")
+    for schema, function in ops:
         library.define(schema)
         library.impl(schema.partition("(")[0], function, "CPU")
+    return library, getattr(torch.ops, name)
 
-    op("half(Tensor x) -> Tensor", lambda x: x / 2)
-    op("half_(Tensor(a!) x) -> Tensor(a!)", lambda x: x.div_(2))
-    op("parts(Tensor x, int count) -> (Tensor, Tensor[])", lambda x, count: (x.sin(), [x * n for n in range(count)]))
-    op("hidden_write(Tensor x, Tensor to) -> Tensor", lambda x, to: to.copy_(x * 3).cos())
-    op("drifts(Tensor x) -> Tensor", lambda x: x * drift[0])
-    op("runs_once(Tensor x) -> Tensor", _runs_once)
-    op("draws_late(Tensor x) -> Tensor", lambda x: x * (torch.rand_like(x) if drift[0] == 1.0 else drift[0]))
-    op("draws(Tensor x) -> Tensor", lambda x: x * torch.rand_like(x))
-    return library
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def ops():
+    library, ops = _library(
+        ("half(Tensor x) -> Tensor", lambda x: x / 2),
+        ("half_(Tensor(a!) x) -> Tensor(a!)", lambda x: x.div_(2)),
+        ("parts(Tensor x, int count) -> (Tensor, Tensor[])", lambda x, count: (x.sin(), [x * n for n in range(count)])),
+        ("hidden_write(Tensor x, Tensor to) -> Tensor", lambda x, to: to.copy_(x * 3).cos()),
+        ("drifts(Tensor x) -> Tensor", lambda x: x * drift[0]),
+        ("runs_once(Tensor x) -> Tensor", _runs_once),
+        ("draws_late(Tensor x) -> Tensor", lambda x: x * (torch.rand_like(x) if drift[0] == 1.0 else drift[0])),
+        ("draws(Tensor x) -> Tensor", lambda x: x * torch.rand_like(x)),
+    )
+    yield ops
+    library._destroy()
 
 
 def _runs_once(x):
@@ -52,12 +63,6 @@ may_run = []
 
 drift = [1.0]
 """What the op "drifts" multiplies with: state that no schema tells of."""
-
-
-@pytest.fixture
-def ops():
-    _library()
-    return torch.ops.tidetape_opaque
 
 
 @torch.library.custom_op("tidetape_opaque::gate", mutates_args=())
@@ -134,6 +139,39 @@ def test_an_op_whose_schema_hides_a_write_to_a_buffer(same, ops):
     same(body)
 
 
+def test_an_op_that_is_defined_anew(attach, same):
+    """As where the cell of a notebook runs again: the same name, with other arguments, of which one is written now."""
+    name = f"tidetape_opaque_{next(numbers)}"
+    library, ops = _library(("scaled(Tensor x) -> Tensor", lambda x: x / 2), name=name)
+    model = stack(lambda block, x: (x * ops.scaled(block.linear(x).detach())).sin())
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    backward(model, hidden())
+    session.detach()
+    library._destroy()
+    schema = "scaled(Tensor x, Tensor(a!) to, int times) -> Tensor"
+    library, ops = _library((schema, lambda x, to, times: to.copy_(x * times).cos()), name=name)
+
+    def body(block, x):
+        scale = x.detach().tanh()
+        before = scale.exp()
+        result = ops.scaled(block.linear(x).detach(), scale, 3)
+        return (x * scale).sin() * before * result
+
+    same(body)
+    library._destroy()
+
+
+def test_an_op_that_is_gone_when_a_replay_needs_it(attach):
+    library, ops = _library(("scaled(Tensor x) -> Tensor", lambda x: x / 2))
+    model = stack(lambda block, x: (x * ops.scaled(block.linear(x).detach())).sin())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    loss = model(hidden())
+    library._destroy()
+    _library(("other(Tensor x, int times) -> Tensor", lambda x, times: x * times))
+    with pytest.raises(RuntimeError, match="scaled"):
+        loss.backward()
+
+
 def test_an_op_that_draws_and_does_not_say_so(same, ops):
     def body(block, x):
         scale = ops.draws(block.linear(x).detach())
@@ -142,11 +180,11 @@ def test_an_op_that_draws_and_does_not_say_so(same, ops):
     same(body)
 
 
-def _drifting(block, x):
+def _drifting(ops, block, x):
     """An op whose result depends on what was set just for it."""
     h = block.linear(x)
     drift[0] = 1.5
-    scale = torch.ops.tidetape_opaque.drifts(h.detach())
+    scale = ops.drifts(h.detach())
     drift[0] = 1.0
     return (x * scale).sin() * h
 
@@ -159,7 +197,7 @@ def test_an_op_that_cannot_be_reproduced_is_kept_from_the_first_step_on_and_name
         sessions.append(attach(*args, **kwargs))
         return sessions[-1]
 
-    require_as_plain(attach_and_note, way, lambda: stack(_drifting))
+    require_as_plain(attach_and_note, way, lambda: stack(functools.partial(_drifting, ops)))
     named = sessions[0].demotions()
     for block in ("blocks.0", "blocks.1"):
         (label,) = [label for label in named if label.startswith(block)]
@@ -204,7 +242,7 @@ def test_an_op_that_comes_later_is_audited_as_well(attach, ops):
     turns = []
 
     def body(block, x):
-        return _drifting(block, x) if len(turns) > 2 else (block.linear(x).exp() * x).sin()
+        return _drifting(ops, block, x) if len(turns) > 2 else (block.linear(x).exp() * x).sin()
 
     model = stack(body, count=1)
     session = attach(model, blocks="blocks.*", memory_limit="min", planner="none")

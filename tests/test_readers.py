@@ -285,6 +285,23 @@ def test_a_parameter_that_only_a_replay_reads_is_refused_when_it_was_changed(att
     backward(model, hidden())
 
 
+def test_a_parameter_that_is_not_there_when_a_replay_needs_it_is_refused(attach):
+    """As where something that Tidetape does not know of takes its memory and brings it back too late."""
+    model = stack(lambda block, x: block.linear(x).exp())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    x = hidden()
+    loss = model(x)
+    bias = model.blocks[1].linear.bias
+    content, storage = bias.detach().clone(), bias.untyped_storage()
+    size = storage.nbytes()
+    storage.resize_(0)
+    with pytest.raises(RuntimeError, match=r"block 'blocks\.1': backward needs to replay aten::addmm, .* is not there"):
+        loss.backward()
+    storage.resize_(size)
+    bias.data.copy_(content)
+    backward(model, hidden())
+
+
 def test_a_graph_that_was_freed_is_refused(same):
     def program(model, x):
         loss = backward(model, x)

@@ -1,5 +1,7 @@
 """Regions that change what the ops of a block are: autocast, compilation, subclasses, checkpointing, offloading, profiling."""
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -139,11 +141,12 @@ def test_a_kernel_that_asks_for_the_gradient_mode(same):
 # --- compilation ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_a_part_of_a_block_is_compiled(same, backend):
+    """Inductor's kernels fill their outputs past the dispatcher."""
     torch._dynamo.reset()
     part = torch.compile(lambda h, x: (h.tanh() * x.sin()).exp().clamp(max=3), backend=backend)
-    same(lambda block, x: part(block.linear(x), x) * block.linear(x).tanh())
+    same(lambda block, x: (part(block.linear(x), x) * block.linear(x).tanh()).sin())
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -302,11 +305,23 @@ CHECKPOINTING = pytest.mark.parametrize(
 
 @CHECKPOINTING
 def test_checkpointing_inside_a_block(same, options):
+    calls = [0]
+
+    def part(block, h, x):
+        calls[0] += 1
+        return F.dropout(block.linear(h).exp().clamp(max=3), 0.2) * x.sin()
+
     def body(block, x):
         h = block.linear(x).tanh()
-        return checkpoint(lambda h, x: F.dropout(block.linear(h).exp().clamp(max=3), 0.2) * x.sin(), h, x, **options) * h
+        return checkpoint(functools.partial(part, block), h, x, **options) * h
 
-    same(body)
+    def program(model, x):
+        calls[0] = 0
+        loss = backward(model, x)
+        assert calls[0] == 2 * len(model.blocks), "it is for checkpointing to run the part again"
+        return loss
+
+    same(body, program)
 
 
 @CHECKPOINTING

@@ -1,7 +1,11 @@
 """FSDP2 and DDP on two gloo ranks: with the tape as without, equal to the bit on every rank."""
 
+import contextlib
+import dataclasses
 import hashlib
+import os
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -12,7 +16,7 @@ from tests.conftest import ROOT
 sys.path.insert(0, str(ROOT / "agent" / "python" / "tests"))
 from ranks import run_ranks
 
-STEPS = 3
+RANKS, BLOCKS, STEPS = 2, 3, 3
 
 
 class Block(nn.Module):
@@ -32,7 +36,7 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
 
     def forward(self, x):
         for block in self.blocks:
@@ -54,10 +58,45 @@ def shard(model, how):
     return fully_shard(model, mp_policy=policy)
 
 
-def train(rank, how, limit):
-    """Hashes of losses and gradients of all steps, and what the session says."""
+@contextlib.contextmanager
+def counted_gathers():
+    """How often FSDP2 gathered parameters, in a list of one number."""
+    import torch.distributed as dist
+
+    gather, count = dist.all_gather_into_tensor, [0]
+
+    def counting(*args, **kwargs):
+        count[0] += 1
+        return gather(*args, **kwargs)
+
+    with mock.patch.object(dist, "all_gather_into_tensor", counting):
+        yield count
+
+
+@dataclasses.dataclass
+class Trained:
+    """Of one rank: hashes of losses and gradients of all steps, how often parameters were gathered, and what the session says."""
+
+    digest: str
+    gathers: int
+    unmanaged: list | None = None
+    passed_through: dict | None = None
+    stats: dict | None = None
+
+
+# Of an attached model: what is saved, and TIDETAPE_AUDIT.
+WAYS = [("min", ""), ("min", "0"), ("max", "")]
+
+
+def train_in_all_ways(rank, how):
+    """What came of it plainly, and in each of WAYS."""
+    return train(rank, how), [train(rank, how, *way) for way in WAYS]
+
+
+def train(rank, how, limit=None, audit=""):
     import tidetape
 
+    os.environ["TIDETAPE_AUDIT"] = audit
     torch.manual_seed(0)
     model = shard(Model(), how)
     session = None
@@ -65,33 +104,35 @@ def train(rank, how, limit):
         session = tidetape.attach(model, blocks="blocks.*", memory_limit=limit, planner="none")
     optimizer = torch.optim.AdamW(model.parameters())
     digest = hashlib.sha256()
-    for step in range(STEPS):
-        torch.manual_seed(10 * step + rank)
-        loss = model(torch.randn(4, 16))
-        loss.backward()
-        digest.update(loss.detach().float().numpy().tobytes())
-        for parameter in model.parameters():
-            gradient = parameter.grad.to_local() if hasattr(parameter.grad, "to_local") else parameter.grad
-            digest.update(gradient.contiguous().view(torch.uint8).numpy().tobytes())
-        optimizer.step()
-        optimizer.zero_grad()
-    said = (session.unmanaged, session.passed_through(), session.stats()["replayed_ops"]) if session else None
+    with counted_gathers() as gathers:
+        for step in range(STEPS):
+            torch.manual_seed(10 * step + rank)
+            loss = model(torch.randn(4, 16))
+            loss.backward()
+            digest.update(loss.detach().float().numpy().tobytes())
+            for parameter in model.parameters():
+                gradient = parameter.grad.to_local() if hasattr(parameter.grad, "to_local") else parameter.grad
+                digest.update(gradient.contiguous().view(torch.uint8).numpy().tobytes())
+            optimizer.step()
+            optimizer.zero_grad()
+    trained = Trained(digest.hexdigest(), gathers[0])
     if session:
+        trained = dataclasses.replace(
+            trained, unmanaged=session.unmanaged, passed_through=session.passed_through(), stats=session.stats()
+        )
         session.detach()
-    return digest.hexdigest(), said
+    return trained
 
 
 @pytest.mark.parametrize("how", ["ddp", "blocks", "inner units", "inner units only"])
 def test_gradients_equal_plain_on_every_rank(tmp_path, how):
-    results = {}
-    for limit in (None, "min", "max"):
-        folder = tmp_path / str(limit)
-        folder.mkdir()
-        results[limit] = run_ranks(train, 2, folder, how, limit)
-    plain = [digest for digest, _ in results[None]]
-    for limit in ("min", "max"):
-        assert [digest for digest, _ in results[limit]] == plain
-        for _, (unmanaged, passed_through, replayed_ops) in results[limit]:
-            assert not unmanaged
-            assert not passed_through
-            assert (replayed_ops > 0) == (limit == "min")
+    for plain, taped in run_ranks(train_in_all_ways, RANKS, tmp_path, how):
+        for (limit, audit), trained in zip(WAYS, taped, strict=True):
+            assert trained.digest == plain.digest
+            assert trained.gathers == plain.gathers, "a replay must not gather parameters"
+            assert not trained.unmanaged
+            assert trained.passed_through == {}
+            assert (trained.stats["replayed_ops"] > 0) == (limit == "min")
+            # Of an inner unit, what its own products made and backward reads: one value a block, the argument of GELU.
+            if limit == "min":
+                assert trained.stats["demoted_ops"] == (BLOCKS if how.startswith("inner") else 0)

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "agent/tape/site.h"
 
@@ -73,7 +74,10 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   facts->random = op.hasTag(at::Tag::nondeterministic_seeded);
   facts->uninitialized = IsUninitialized(facts->name);
   if (IsCollective(facts->name)) facts->replayable = false;
-  if (facts->replayable && !IsBuiltIn(facts->name)) facts->probes_left = kProbes;
+  if (IsBuiltIn(facts->name)) return facts;
+  if (facts->replayable) facts->probes_left = kProbes;
+  facts->schema = schema;
+  facts->held_name = c10::Dispatcher::singleton().registerName(op.operator_name());
   return facts;
 }
 
@@ -87,15 +91,16 @@ const OpFacts& FactsOf(const c10::OperatorHandle& op) {
   };
   thread_local std::array<Entry, 1024> cache;
   Entry& entry = cache[(reinterpret_cast<uintptr_t>(key) * 0x9e3779b97f4a7c15ULL) >> 54];
-  if (entry.key == key) return *entry.facts;
+  if (entry.key == key && entry.facts->Describes(op)) return *entry.facts;
 
   static std::mutex mutex;
-  static auto* known = new std::unordered_map<const void*, std::unique_ptr<OpFacts>>();
+  // The last is what the op is now; open tapes may name those before.
+  static auto* known = new std::unordered_map<const void*, std::vector<std::unique_ptr<OpFacts>>>();
   const std::lock_guard lock(mutex);
-  std::unique_ptr<OpFacts>& facts = (*known)[key];
-  if (facts == nullptr) facts = Learn(op);
-  entry = {key, facts.get()};
-  return *facts;
+  std::vector<std::unique_ptr<OpFacts>>& facts = (*known)[key];
+  if (facts.empty() || !facts.back()->Describes(op)) facts.push_back(Learn(op));
+  entry = {key, facts.back().get()};
+  return *facts.back();
 }
 
 }  // namespace tidetape::agent

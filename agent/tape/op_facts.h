@@ -6,14 +6,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tidetape::agent {
 
 struct OpFacts {
   explicit OpFacts(const c10::OperatorHandle& op) : handle(op) {}
+  // False where the op was defined anew since, with another schema, as happens in notebooks.
+  bool Describes(const c10::OperatorHandle& op) const { return !schema.has_value() || *schema == op.schema(); }
 
   c10::OperatorHandle handle;
+  // Of ops that torch did not define, and may be defined anew. The name keeps the handle from being used for another op.
+  std::optional<c10::FunctionSchema> schema;
+  std::optional<c10::RegistrationHandleRAII> held_name;
   std::string name;  // "aten::add.Tensor"
   uint64_t name_hash = 0;
   uint32_t num_arguments = 0;
@@ -33,7 +39,7 @@ struct OpFacts {
   mutable std::atomic<bool> draws{false};
 };
 
-// Never forgets an operator; the reference stays valid. Thread-safe.
+// The reference stays valid, also where the op is defined anew. Thread-safe.
 const OpFacts& FactsOf(const c10::OperatorHandle& op);
 
 }  // namespace tidetape::agent
