@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import tidetape
 from tests.processes import run_program
 from tests.small_blocks import WIDTH, stack
-from tests.training import loss_of, train
+from tests.training import limits_between, loss_of, train
 from tests.zoo import MODELS, residual_input, residual_stack
 from tidetape.blocks import find_blocks
 
@@ -238,3 +238,35 @@ def test_the_tapes_need_less_than_300_bytes_an_op(attach, model):
     stats = session.stats()
     # The addresses of what an op reads and makes alone are more than the lower bound.
     assert 64 * stats["recorded_ops"] < stats["bookkeeping_bytes"] < 300 * stats["recorded_ops"]
+
+
+def test_a_block_keeps_nothing_where_memory_has_run_out(attach):
+    """Something that no plan knows of takes what the plan wanted to keep values in."""
+    build, inputs = functools.partial(residual_stack, width=64), functools.partial(residual_input, width=64, rows=64)
+    least, most = limits_between(attach, build, lambda step: {"x": inputs()}, steps=4)
+    limit = (least + most) // 2
+    model = build()
+    session = attach(model, memory_limit=limit, planner="local")
+
+    def step(other_bytes=0):
+        other = torch.empty(other_bytes, dtype=torch.uint8)
+        torch.manual_seed(0)
+        with session.step():
+            loss = model(inputs())
+            loss.backward()
+        del other
+        gradients = [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad()
+        return session.stats()["saved_bytes"], gradients
+
+    for _ in range(20):
+        saved, expected = step()
+        if session.stats()["generation"] > 0 and saved > 0:
+            break
+    assert saved > 0 and session.passed_through() == {}
+    saved, gradients = step(other_bytes=limit)
+    assert saved == 0
+    assert session.passed_through() == {"saved nothing: the block was about to overrun the limit": len(model.blocks)}
+    assert all(torch.equal(one, other) for one, other in zip(gradients, expected, strict=True))
+    saved, _ = step()
+    assert saved > 0
