@@ -23,8 +23,8 @@ def same(request, attach):
 
 
 def _library(*ops, name=None):
-    """A library of these ops, each a schema and its function, and the ops themselves. They are not checked against their schemas, as
-    those of compiled extensions are not. Without `name` it has one of its own: nothing has been learned of its ops yet."""
+    """A library of these ops, each a schema and its function, and the ops themselves. They are not checked against their
+    schemas, as those of compiled extensions are not. Without `name` it has one of its own: nothing is known of its ops yet."""
     name = name or f"tidetape_opaque_{next(numbers)}"
     library = torch.library.Library(name, "DEF")
     for schema, function in ops:

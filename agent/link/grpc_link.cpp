@@ -160,7 +160,8 @@ void GrpcLink::StartCall() {
     return;
   }
   StreamSession session(options_, outbox_, plans_, /*recap=*/streams_ > 0);
-  call_ = std::make_unique<ConnectCall>(*stub_, queue_.queue(), credentials_, std::move(session), Clock::now() + tuning_.welcome_timeout);
+  call_ = std::make_unique<ConnectCall>(*stub_, queue_.queue(), credentials_, std::move(session),
+                                        Clock::now() + tuning_.welcome_timeout);
 }
 
 void GrpcLink::Advance(Clock::time_point now) {

@@ -32,7 +32,8 @@ class WakeableQueue {
     pending_ = false;
   }
 
-  // Ends the queue: events that are on their way are dropped, and later wake-ups do nothing. By the queue's one reader, at most once.
+  // Ends the queue: events that are on their way are dropped, and later wake-ups do nothing. By the queue's one reader, at most
+  // once.
   void ShutDown() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);

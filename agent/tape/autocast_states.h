@@ -1,5 +1,5 @@
-// Under which autocast ops ran. Autocast has cast an op's own arguments before the tape sees it; but the kernels of some ops dispatch
-// other ops, which autocast casts for itself (aten::linalg_matrix_exp multiplies matrices, for one).
+// Under which autocast ops ran. Autocast has cast an op's own arguments before the tape sees it; but the kernels of some ops
+// dispatch other ops, which autocast casts for itself (aten::linalg_matrix_exp multiplies matrices, for one).
 #ifndef TIDETAPE_AGENT_TAPE_AUTOCAST_STATES_H_
 #define TIDETAPE_AGENT_TAPE_AUTOCAST_STATES_H_
 
