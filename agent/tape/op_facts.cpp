@@ -76,7 +76,7 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   if (IsCollective(facts->name)) facts->replayable = false;
   if (IsBuiltIn(facts->name)) return facts;
   if (facts->replayable) facts->probes_left = kProbes;
-  facts->schema = schema;
+  facts->schema = std::make_unique<const c10::FunctionSchema>(schema);
   facts->held_name = c10::Dispatcher::singleton().registerName(op.operator_name());
   return facts;
 }

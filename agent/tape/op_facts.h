@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,11 +15,11 @@ namespace tidetape::agent {
 struct OpFacts {
   explicit OpFacts(const c10::OperatorHandle& op) : handle(op) {}
   // False where the op was defined anew since, with another schema, as happens in notebooks.
-  bool Describes(const c10::OperatorHandle& op) const { return !schema.has_value() || *schema == op.schema(); }
+  bool Describes(const c10::OperatorHandle& op) const { return schema == nullptr || *schema == op.schema(); }
 
   c10::OperatorHandle handle;
   // Of ops that torch did not define, and may be defined anew. The name keeps the handle from being used for another op.
-  std::optional<c10::FunctionSchema> schema;
+  std::unique_ptr<const c10::FunctionSchema> schema;
   std::optional<c10::RegistrationHandleRAII> held_name;
   std::string name;  // "aten::add.Tensor"
   uint64_t name_hash = 0;

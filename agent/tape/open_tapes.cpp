@@ -26,6 +26,14 @@ Registry& Tapes() {
   return *registry;
 }
 
+// No tape holds the storage, nor knows it by a weak reference: only the tensor that looks at it does. True of most gradients.
+bool KnownToOneTensor(c10::StorageImpl& storage) {
+  StorageRef borrowed = StorageRef::reclaim(&storage);
+  const bool known_to_one = borrowed.use_count() == 1 && borrowed.weak_use_count() == 1;
+  borrowed.release();
+  return known_to_one;
+}
+
 }  // namespace
 
 void Add(const TapePtr& tape) {
@@ -51,7 +59,7 @@ void Remove(const Tape& tape) {
 bool Any() { return Tapes().size.load(std::memory_order_relaxed) > 0; }
 
 void BeforeWrite(c10::StorageImpl& storage) {
-  if (!Any()) return;
+  if (!Any() || KnownToOneTensor(storage)) return;
   std::vector<TapePtr> tapes;
   {
     Registry& registry = Tapes();
