@@ -8,17 +8,23 @@ import time
 START_SECONDS = 10
 
 
+def free_address():
+    """A loopback host:port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
 class PlannerServer:
-    """tidetape-server on a loopback port of its own, the same after every start. `store` is as for its --store."""
+    """tidetape-server on loopback ports of its own, the same after every start. `store` is as for its --store."""
 
     def __init__(self, server_program, ctl_program, store="memory"):
         self._server_program = server_program
         self._store = store
         self._ctl_program = ctl_program
         self._process = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = free_address()
+        self.http_address = free_address()
 
     def start(self):
         """Returns once it accepts connections."""
@@ -26,7 +32,7 @@ class PlannerServer:
             self._server_program,
             f"--listen={self.address}",
             f"--store={self._store}",
-            "--http_listen=",
+            f"--http_listen={self.http_address}",
             "--log_level=warning",
         ]
         self._process = subprocess.Popen(command)
