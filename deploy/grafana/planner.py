@@ -110,7 +110,12 @@ def build() -> Dashboard:
             *_quantiles("acknowledgement_seconds"),
             alerts=["TidetapeAcknowledgementsSlow"],
         ),
-        graph("Streams over time", "Open streams of agents and watchers", COUNT, Series(f"tidetape_server_streams{_HERE}", "{{instance}}")),
+        graph(
+            "Streams over time",
+            "Open streams of agents and watchers",
+            COUNT,
+            Series(f"tidetape_server_streams{_HERE}", "{{instance}}"),
+        ),
         graph(
             "Refused and ended",
             "Calls refused before they began, streams ended with an error, and events that watchers were too slow for",
