@@ -15,6 +15,16 @@ def free_address():
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
+def wait_for(what, condition, seconds):
+    """Seconds until `condition()` is true; fails after `seconds`."""
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if condition():
+            return time.monotonic() - start
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
 class PlannerServer:
     """tidetape-server on loopback ports of its own, the same after every start. `store` is as for its --store."""
 
@@ -65,11 +75,5 @@ class PlannerServer:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def wait_for(self, what, condition, seconds):
-        """Seconds until `condition()` is true; fails after `seconds`."""
-        start = time.monotonic()
-        while time.monotonic() - start < seconds:
-            if condition():
-                return time.monotonic() - start
-            time.sleep(0.05)
-        raise AssertionError(f"not within {seconds} s: {what}")
+    # Here too, for those who have a server at hand.
+    wait_for = staticmethod(wait_for)
