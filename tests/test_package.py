@@ -1,4 +1,4 @@
-"""The Debian package: installed into a clean Debian 12, run, used by a training, and purged."""
+"""The Debian package: installed into a clean Debian 12, run, used by a training, and purged; and the container made of it."""
 
 import json
 import os
@@ -40,16 +40,27 @@ def package():
 
 
 @pytest.fixture(scope="module")
-def debian(package, tmp_path_factory):
-    """The folder of a minimal Debian 12 with what the package depends on, and without the package."""
-    if os.geteuid() != 0 or shutil.which("mmdebstrap") is None:
-        pytest.skip("needs root and mmdebstrap")
-    root = tmp_path_factory.mktemp("debian") / "root"
-    needed = run("dpkg-deb", "-f", str(package), "Depends").strip()
+def base(tmp_path_factory):
+    """A minimal Debian 12 as a tar archive."""
+    if os.geteuid() != 0 or not all(map(shutil.which, ("mmdebstrap", "buildah"))):
+        pytest.skip("needs root, mmdebstrap and buildah")
+    path = tmp_path_factory.mktemp("base") / "debian.tar"
+    # It need not survive a power cut.
+    run("mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io", "bookworm", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def debian(base, package, tmp_path_factory):
+    """The folder of a Debian with what the package depends on, and without the package."""
+    root = tmp_path_factory.mktemp("debian")
+    run("tar", "--extract", "--file", str(base), "--directory", str(root))
+    shutil.copy("/etc/resolv.conf", root / "etc")
+    needed = run("dpkg-deb", "--field", str(package), "Depends").strip()
     # The first of the alternatives is all of systemd; here is no init to use it.
     needed = needed.replace("systemd | systemd-standalone-sysusers | systemd-sysusers", "systemd-standalone-sysusers")
-    satisfy = f'chroot "$1" apt-get satisfy --yes --no-install-recommends "{needed}"'
-    run("mmdebstrap", "--quiet", "--variant=apt", f"--customize-hook={satisfy}", "bookworm", str(root))
+    run("chroot", str(root), "apt-get", "update")
+    run("chroot", str(root), "apt-get", "satisfy", "--yes", "--no-install-recommends", needed)
     yield root
     shutil.rmtree(root)
 
@@ -119,3 +130,52 @@ def test_the_package_is_installed_used_and_purged(debian, package, tmp_path):
     run("chroot", str(debian), "dpkg", "--purge", "tidetape-server")
     assert files(debian) == before
     assert not (debian / "var/log/tidetape").exists()
+
+
+@pytest.fixture
+def buildah(base, tmp_path, monkeypatch):
+    """A function that runs buildah on images of the test's own, without the network's ones, and returns what it says."""
+    monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
+    folders = [f"--root={tmp_path}/images", f"--runroot={tmp_path}/run", "--storage-driver=vfs"]
+
+    def buildah(*arguments):
+        return run("buildah", *folders, *map(str, arguments)).strip()
+
+    buildah.command = ["buildah", *folders]
+    yield buildah
+    buildah("rm", "--all")
+    buildah("rmi", "--all", "--force")
+
+
+@pytest.mark.long
+def test_the_container_serves(base, buildah, package, tmp_path):
+    """Its first stage, which builds the package from the sources, is replaced by the package that is there."""
+    scratch = buildah("from", "scratch")
+    buildah("add", "--quiet", scratch, base, "/")
+    buildah("commit", "--quiet", scratch, "debian:bookworm-slim")
+    built = tmp_path / "package" / "source" / "dist"
+    built.mkdir(parents=True)
+    shutil.copy(package, built)
+    stages = ["--pull-never", "--skip-unused-stages=true", f"--build-context=package={tmp_path}/package"]
+    buildah("build", *stages, "--file=deploy/container/Containerfile", "--tag=tidetape-server", ".")
+
+    container = buildah("from", "--pull-never", "tidetape-server")
+    image = json.loads(buildah("inspect", "--type=image", "tidetape-server"))["OCIv1"]["config"]
+    address = free_address()
+    command = [*image["Entrypoint"], f"--listen={address}", "--http_listen="]
+    # By shell, so that the server ends when its input does: buildah passes no signals on.
+    script = f"{' '.join(command)} & cat; kill $!; wait $!"
+    server = subprocess.Popen([*buildah.command, "run", "--net=host", container, "--", "sh", "-c", script], stdin=subprocess.PIPE)
+    try:
+
+        def jobs():
+            ask = [*buildah.command, "run", "--net=host", container, "--", "tidetapectl", "--server", address, "jobs"]
+            return subprocess.run(ask, capture_output=True, timeout=60).returncode == 0
+
+        wait_for("the server", jobs, 60)
+        assert buildah("run", container, "--", "id", "-u") == image["User"].split(":")[0]
+        assert buildah("run", container, "--", "stat", "-c", "%U %a", "/var/lib/tidetape") == "tidetape 700"
+        assert buildah("run", container, "--", "ls", "/var/lib/tidetape/server.db")
+    finally:
+        server.stdin.close()
+    assert server.wait(20) == 0
