@@ -1,5 +1,6 @@
 """The Kubernetes manifests, rendered by helm and kustomize: they agree, fit the schemas, and start the real server."""
 
+import fnmatch
 import re
 import ssl
 import subprocess
@@ -138,6 +139,9 @@ def test_a_training_may_connect():
     service = kustomized("base")["Service", "tidetape-server"]
     port = next(each["port"] for each in service["spec"]["ports"] if each["name"] == "grpc")
     assert settings.planner == f"{service['metadata']['name']}:{port}"
+    guide = (ROOT / "docs" / "operations.md").read_text()
+    own_jobs = re.search(r"^\$ line train agent '(.*)'", guide, re.MULTILINE)[1]
+    assert fnmatch.fnmatchcase(environment["TIDETAPE_JOB"], own_jobs)
     # torchrun's own parser, with the number that the job's controller gives.
     words = [word.replace("$(JOB_COMPLETION_INDEX)", "1") for word in container["command"][1:]]
     options = get_args_parser().parse_args(words)
@@ -146,6 +150,21 @@ def test_a_training_may_connect():
     assert int(options.nnodes) == job["completions"] == job["parallelism"]
     assert options.rdzv_endpoint == f"train-0.{pod['spec']['subdomain']}:{found['spec']['ports'][0]['port']}"
     assert pod["spec"]["subdomain"] == found["metadata"]["name"]
+
+
+def test_the_guides_certificate_has_the_names_that_servers_are_called_by():
+    guide = (ROOT / "docs" / "operations.md").read_text()
+    names = re.findall(r"DNS:([^,\s]+)", re.search(r"^\$ names=(.*)$", guide, re.MULTILINE)[1])
+    manifests = kustomized("overlays/postgresql")
+    (told,) = [word for word in server_pod(manifests)["spec"]["containers"][0]["args"] if word.startswith("--advertise=")]
+    told = told.removeprefix("--advertise=").replace("$(POD_NAME)", "tidetape-server-0").replace("$(POD_NAMESPACE)", "default")
+    host, port = told.split(":")
+    peers = manifests["Service", "tidetape-server-peers"]
+    assert host == f"tidetape-server-0.{peers['metadata']['name']}.default.svc"
+    assert int(port) == peers["spec"]["ports"][0]["port"]
+    (monitor,) = kustomized("overlays/monitoring")["ServiceMonitor", "tidetape-server"]["spec"]["endpoints"]
+    for name in (host, monitor["tlsConfig"]["serverName"], manifests["Service", "tidetape-server"]["metadata"]["name"]):
+        assert any(fnmatch.fnmatchcase(name, pattern) for pattern in names), name
 
 
 def secrets(value):
@@ -180,6 +199,7 @@ class Pod:
             "/etc/tidetape/tokens/tokens": credentials.tokens,
             "/var/lib/tidetape": folder / "store",
             "$(POD_NAME)": "tidetape-server-0",
+            "$(POD_NAMESPACE)": "default",
         }
         arguments = []
         for argument in self.container["args"]:
