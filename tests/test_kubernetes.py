@@ -1,5 +1,6 @@
 """The Kubernetes manifests, rendered by helm and kustomize: they agree, fit the schemas, and start the real server."""
 
+import contextlib
 import fnmatch
 import re
 import ssl
@@ -16,6 +17,7 @@ from torch.distributed.run import get_args_parser
 
 from tests.certificates import Credentials
 from tests.planner_server import free_address, wait_for
+from tests.postgres_server import PostgresServer
 from tests.processes import ROOT
 from tests.rank_training import RankTraining
 from tidetape.launch import Settings
@@ -188,7 +190,7 @@ def test_the_guide_tells_how_to_make_each_secret():
 class Pod:
     """Runs the container of a rendered StatefulSet on this machine: its own arguments, with this machine's files and addresses."""
 
-    def __init__(self, manifests, server_program, credentials, folder, environment):
+    def __init__(self, manifests, server_program, credentials, folder, environment, number=0):
         self.container = server_pod(manifests)["spec"]["containers"][0]
         self.address, self.http_address = free_address(), free_address()
         places = {
@@ -198,7 +200,7 @@ class Pod:
             "/etc/tidetape/tls/tls.key": credentials.key,
             "/etc/tidetape/tokens/tokens": credentials.tokens,
             "/var/lib/tidetape": folder / "store",
-            "$(POD_NAME)": "tidetape-server-0",
+            "$(POD_NAME)": f"tidetape-server-{number}",
             "$(POD_NAMESPACE)": "default",
         }
         arguments = []
@@ -234,7 +236,7 @@ class Pod:
 
 @pytest.fixture
 def credentials(tmp_path):
-    return Credentials(tmp_path / "credentials", {"trainer": "agent", "scraper": "reader"})
+    return Credentials(tmp_path / "credentials", {"trainer": "agent", "ada": "operator"})
 
 
 def test_the_pods_command_serves_a_training(server_program, credentials, tmp_path, monkeypatch):
@@ -248,10 +250,20 @@ def test_the_pods_command_serves_a_training(server_program, credentials, tmp_pat
             training.finish()
 
 
-def test_a_pod_that_stands_by_counts_as_ready(server_program, credentials, tmp_path):
-    """An update of the servers waits for each of them, and the second never leads. Here there is no database at all."""
-    nowhere = {"PGPASSWORD": "secret", "PGHOSTADDR": "127.0.0.1", "PGPORT": free_address().split(":")[1]}
-    with Pod(kustomized("overlays/postgresql"), server_program, credentials, tmp_path, nowhere) as pod:
-        wait_for("readiness", lambda: pod.probe("readinessProbe") == 200, 20)
-        assert pod.get("/readyz") == 503
-        assert pod.process.poll() is None
+def test_pods_on_one_database_stand_by_for_each_other(server_program, tidetapectl, credentials, tmp_path):
+    """One that stands by counts as ready, since an update of the servers waits for each of them. It tells the leader's name."""
+    manifests = kustomized("overlays/postgresql")
+    with PostgresServer() as database, contextlib.ExitStack() as running:
+        pods = [Pod(manifests, server_program, credentials, tmp_path, database.environment, number) for number in range(2)]
+        for pod in pods:
+            running.enter_context(pod)
+        wait_for("probes", lambda: all(pod.probe("readinessProbe") == 200 for pod in pods), 20)
+        wait_for("a leader", lambda: {pod.get("/readyz") for pod in pods} == {200, 503}, 20)
+        leader, other = sorted(pods, key=lambda pod: pod.get("/readyz"))
+        security = ["--tls-ca", credentials.certificate, "--token-file", credentials.token("ada")]
+        ask = [tidetapectl, "--server", other.address, *security, "jobs"]
+        told = subprocess.run(ask, capture_output=True, text=True, timeout=20)
+        assert told.returncode != 0
+        assert f"tidetape-server-{pods.index(leader)}.tidetape-server-peers.default.svc:50551" in told.stderr
+        leader.process.kill()
+        wait_for("the other to lead", lambda: other.get("/readyz") == 200, 20)
