@@ -30,8 +30,8 @@ SAME = {
 }
 # Of the oldest and the newest Kubernetes that the schemas are there for.
 VERSIONS = ("1.25", "1.37")
-# The schema of this kind comes with the Prometheus operator, not with Kubernetes.
-FOREIGN_KINDS = {"ServiceMonitor"}
+# The schemas of these kinds come with the Prometheus operator, not with Kubernetes.
+FOREIGN_KINDS = {"ServiceMonitor", "PrometheusRule"}
 
 
 def objects(text):
@@ -127,6 +127,8 @@ def test_selectors_and_ports_lead_to_the_server(name):
         (shipped,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
         assert rename == {"targetLabel": "job", "replacement": shipped["job_name"]}
         assert endpoint["honorLabels"] is shipped["honor_labels"] is True
+        rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "tidetape.rules.yml").read_text())
+        assert manifests["PrometheusRule", "tidetape"]["spec"] == rules
 
 
 def test_a_training_may_connect():

@@ -20,10 +20,10 @@ def from_chart(*arguments: str) -> str:
 
 def texts() -> dict[Path, str]:
     """What each file must hold."""
-    monitor = ["--values=values-monitoring.yaml", "--show-only=templates/servicemonitor.yaml"]
+    monitor = ["--values=values-monitoring.yaml", "--show-only=templates/monitoring.yaml"]
     return {
         FOLDER / "base" / "server.yaml": _HEADER + from_chart(),
-        FOLDER / "components" / "monitoring" / "servicemonitor.yaml": _HEADER + from_chart(*monitor),
+        FOLDER / "components" / "monitoring" / "monitoring.yaml": _HEADER + from_chart(*monitor),
     }
 
 
