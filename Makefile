@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/agent/python:$(CURDIR)
 # Arguments for the program that a target runs, as in: make demo ARGS=--steps=20
 ARGS ?=
 
-.PHONY: help setup build demo test test-long bench-replay bench-training bench-planner bench-collectives bench-server lint wheel
+.PHONY: help setup build demo test test-long bench-replay bench-training bench-planner bench-collectives bench-server lint wheel deb dashboards manifests
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,3 +47,12 @@ lint: build ## Check formatting and common mistakes in C++, Python and protos
 
 wheel: build ## Make a pip-installable wheel of the agent in dist/
 	@$(TIDETAPE_PYTHON) tools/build_wheel.py
+
+deb: ## Make a Debian package of the server and tidetapectl in dist/
+	@tools/build_deb.sh
+
+dashboards: setup ## Write the Grafana dashboards' JSON anew from their source
+	@$(TIDETAPE_PYTHON) -m deploy.grafana.build
+
+manifests: setup ## Write the Kubernetes base anew from its Helm chart
+	@$(TIDETAPE_PYTHON) -m deploy.kubernetes.render

@@ -8,17 +8,33 @@ import time
 START_SECONDS = 10
 
 
+def free_address():
+    """A loopback host:port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def wait_for(what, condition, seconds):
+    """Seconds until `condition()` is true; fails after `seconds`."""
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        if condition():
+            return time.monotonic() - start
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
 class PlannerServer:
-    """tidetape-server on a loopback port of its own, the same after every start. `store` is as for its --store."""
+    """tidetape-server on loopback ports of its own, the same after every start. `store` is as for its --store."""
 
     def __init__(self, server_program, ctl_program, store="memory"):
         self._server_program = server_program
         self._store = store
         self._ctl_program = ctl_program
         self._process = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.address = free_address()
+        self.http_address = free_address()
 
     def start(self):
         """Returns once it accepts connections."""
@@ -26,7 +42,7 @@ class PlannerServer:
             self._server_program,
             f"--listen={self.address}",
             f"--store={self._store}",
-            "--http_listen=",
+            f"--http_listen={self.http_address}",
             "--log_level=warning",
         ]
         self._process = subprocess.Popen(command)
@@ -59,11 +75,5 @@ class PlannerServer:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)
         return json.loads(done.stdout) if done.returncode == 0 else None
 
-    def wait_for(self, what, condition, seconds):
-        """Seconds until `condition()` is true; fails after `seconds`."""
-        start = time.monotonic()
-        while time.monotonic() - start < seconds:
-            if condition():
-                return time.monotonic() - start
-            time.sleep(0.05)
-        raise AssertionError(f"not within {seconds} s: {what}")
+    # Here too, for those who have a server at hand.
+    wait_for = staticmethod(wait_for)

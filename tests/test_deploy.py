@@ -15,6 +15,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 SYSTEMD = ROOT / "deploy" / "systemd"
 UNIT = SYSTEMD / "tidetape-server.service"
 GUIDE = ROOT / "docs" / "operations.md"
+RUNBOOK = ROOT / "docs" / "runbook.md"
 # Of 100, as systemd-analyze counts: 0 is a service that may do nothing.
 MOST_EXPOSURE = 15
 START_SECONDS = 20
@@ -44,10 +45,13 @@ def test_the_rules_unit_tests_pass_and_fire_every_alert():
 
 
 def test_every_alert_has_its_place_in_the_runbook():
-    headings = re.findall(r"^#### (\w+)$", GUIDE.read_text(), re.MULTILINE)
-    assert headings == list(alerts())
+    sections = re.split(r"^## (\w+)$", RUNBOOK.read_text(), flags=re.MULTILINE)[1:]
+    assert sections[::2] == list(alerts())
+    for text in sections[1::2]:
+        assert re.search(r"^\*Look\.\*", text, re.MULTILINE)
+        assert re.search(r"^\*Do\.\*", text, re.MULTILINE)
     for name, rule in alerts().items():
-        assert rule["annotations"]["runbook"] == f"docs/operations.md#{name.lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{name.lower()}"
 
 
 def test_the_rules_name_only_metrics_that_the_guide_lists():

