@@ -23,4 +23,23 @@ StepPeak FindStepPeak(const PlanningProblem& problem, const std::vector<BlockMem
   return peak;
 }
 
+std::vector<IntervalPeak> IntervalPeaks(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks) {
+  std::vector<IntervalPeak> intervals;
+  const auto add = [&](Phase phase, size_t block, int64_t bytes) {
+    intervals.push_back({{.phase = phase, .block = static_cast<int32_t>(block)}, bytes});
+  };
+  int64_t saved = 0;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    saved += blocks[b].saved_bytes;
+    add(Phase::kForward, b, problem.blocks[b].forward_base_bytes + saved);
+  }
+  intervals.push_back({{.phase = Phase::kHead}, problem.head_peak_bytes + saved});
+  for (size_t b = blocks.size(); b-- > 0;) {
+    saved -= blocks[b].saved_bytes;
+    add(Phase::kBackward, b, problem.blocks[b].backward_base_bytes + saved + blocks[b].own_peak_bytes);
+  }
+  intervals.push_back({{.phase = Phase::kOptimizer}, problem.optimizer_peak_bytes});
+  return intervals;
+}
+
 }  // namespace tidetape::planner

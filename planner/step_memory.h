@@ -28,6 +28,15 @@ struct StepPeak {
   PeakHolder holder;  // the first that reaches it, in the order optimizer, head, forwards, backwards
 };
 
+// One part of a step and the most bytes alive in it.
+struct IntervalPeak {
+  PeakHolder place;
+  int64_t bytes = 0;
+};
+
+// In order of time: forwards, the head, backwards, the optimizer. `blocks` as for FindStepPeak.
+std::vector<IntervalPeak> IntervalPeaks(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks);
+
 // One entry an entry of problem.blocks.
 StepPeak FindStepPeak(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks);
 

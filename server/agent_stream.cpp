@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/grpc_status.h"
+#include "net/error_info.h"
 #include "server/log.h"
 #include "server/version.h"
 
@@ -244,7 +244,7 @@ void AgentStream::Refuse(const absl::Status& status) {
 void AgentStream::Close(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (std::exchange(finished_, true)) return;
-  Finish(ToGrpc(status));
+  Finish(net::ToGrpc(status));
 }
 
 void AgentStream::OnCancel() {

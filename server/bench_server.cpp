@@ -1,7 +1,9 @@
 // How many agents one server carries: N streams, each with a connection of its own, report to a server in a process of its own.
 //
 // The server keeps its jobs in SQLite with full synchronisation unless --store says otherwise, so an acknowledgement means durable.
-// With --tape_bytes, all agents reconnect at once after the measurement, and each sends a tape of that size.
+// With --dead_jobs, the agents of so many other jobs report beside them, as those of trainings that nobody looks after any more;
+// the figures are of the others' streams. With --tape_bytes, all agents reconnect at once after the measurement (--tape_agents of
+// them, if set), and each sends a tape of that size.
 //
 // The last line is JSON: {"streams", "reports_per_second", "ack_p50_ms", "ack_p99_ms", "cpu_us_per_report", "bytes_per_stream",
 // "failed_streams"}. The time of an acknowledgement runs from handing the report to gRPC to reading the answer, client and server
@@ -33,6 +35,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 ABSL_FLAG(std::string, server_binary, "bazel-bin/server/tidetape-server", "The server to start.");
@@ -40,6 +43,8 @@ ABSL_FLAG(std::string, store, "", "As for tidetape-server; without it, an SQLite
 ABSL_FLAG(int64_t, tape_bytes, 0, "Size of the tapes that all agents send when they reconnect at once; 0: they do not.");
 ABSL_FLAG(int, streams, 1000, "Agents; each has a stream and a connection of its own.");
 ABSL_FLAG(int, ranks, 64, "Agents in one job.");
+ABSL_FLAG(int, dead_jobs, 0, "Other jobs, with --ranks agents each, that report at the same rate and are not measured.");
+ABSL_FLAG(int, tape_agents, 0, "Agents that reconnect and send tapes; 0: all of --streams.");
 ABSL_FLAG(double, reports_per_second, 1, "Of each stream; 0 sends the next report as soon as the last one is acknowledged.");
 ABSL_FLAG(absl::Duration, duration, absl::Seconds(10), "How long to measure.");
 ABSL_FLAG(absl::Duration, connect_timeout, absl::Seconds(60), "How long all streams have to be welcomed.");
@@ -122,7 +127,8 @@ v1::BlockTape MakeTape(int64_t bytes) {
 // One agent. At most one report is unacknowledged. With a tape, it sends that in place of reports.
 class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::ConnectResponse> {
  public:
-  Agent(const std::string& address, int number, bool eager, std::shared_ptr<const std::string> tape = nullptr)
+  Agent(const std::string& address, const std::string& job, int number, bool eager,
+        std::shared_ptr<const std::string> tape = nullptr)
       : eager_(eager), tape_(std::move(tape)) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -130,7 +136,7 @@ class Agent final : public grpc::ClientBidiReactor<v1::ConnectRequest, v1::Conne
     stub_ = v1::PlannerService::NewStub(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
     const int ranks = absl::GetFlag(FLAGS_ranks);
     v1::Hello* hello = request_.mutable_hello();
-    hello->set_job(absl::StrFormat("bench-%d", number / ranks));
+    hello->set_job(absl::StrFormat("%s-%d", job, number / ranks));
     hello->set_incarnation("bench");
     hello->set_rank(number % ranks);
     hello->set_world_size(ranks);
@@ -273,7 +279,8 @@ int64_t SendTapesAtOnce(const std::string& address) {
   const auto tape = std::make_shared<const std::string>(MakeTape(absl::GetFlag(FLAGS_tape_bytes)).SerializeAsString());
   const absl::Time start = absl::Now();
   std::vector<std::unique_ptr<Agent>> agents;
-  for (int i = 0; i < absl::GetFlag(FLAGS_streams); ++i) agents.push_back(std::make_unique<Agent>(address, i, false, tape));
+  const int count = absl::GetFlag(FLAGS_tape_agents) > 0 ? absl::GetFlag(FLAGS_tape_agents) : absl::GetFlag(FLAGS_streams);
+  for (int i = 0; i < count; ++i) agents.push_back(std::make_unique<Agent>(address, "bench", i, false, tape));
   const auto missing = [&] {
     return std::count_if(agents.begin(), agents.end(), [](const auto& agent) { return !agent->tape_stored() || agent->ended(); });
   };
@@ -299,12 +306,16 @@ int Run() {
   }
   const int64_t bytes_before = server.ResidentBytes();
   const double per_second = absl::GetFlag(FLAGS_reports_per_second);
-  std::vector<std::unique_ptr<Agent>> agents;
-  for (int i = 0; i < absl::GetFlag(FLAGS_streams); ++i) {
-    agents.push_back(std::make_unique<Agent>(server.address(), i, per_second == 0));
+  // The dead jobs' agents come last; they are no part of the figures.
+  std::vector<std::unique_ptr<Agent>> all;
+  const int streams = absl::GetFlag(FLAGS_streams), dead = absl::GetFlag(FLAGS_dead_jobs) * absl::GetFlag(FLAGS_ranks);
+  for (int i = 0; i < streams + dead; ++i) {
+    const bool counts = i < streams;
+    all.push_back(std::make_unique<Agent>(server.address(), counts ? "bench" : "dead", counts ? i : i - streams, per_second == 0));
   }
+  const absl::Span<const std::unique_ptr<Agent>> agents = absl::MakeConstSpan(all).first(streams);
   const absl::Time patience = absl::Now() + absl::GetFlag(FLAGS_connect_timeout);
-  const auto all_welcomed = [&] { return std::all_of(agents.begin(), agents.end(), [](const auto& a) { return a->welcomed(); }); };
+  const auto all_welcomed = [&] { return std::all_of(all.begin(), all.end(), [](const auto& a) { return a->welcomed(); }); };
   while (!all_welcomed() && absl::Now() < patience) absl::SleepFor(absl::Milliseconds(50));
 
   for (const auto& agent : agents) agent->Measure(true);
@@ -312,10 +323,10 @@ int Run() {
   const double cpu_before = server.CpuSeconds();
   const absl::Time end = start + absl::GetFlag(FLAGS_duration);
   if (per_second == 0) {
-    for (const auto& agent : agents) agent->Report();
+    for (const auto& agent : all) agent->Report();
     absl::SleepFor(end - absl::Now());
   } else {
-    ReportInTurn(agents, per_second, end);
+    ReportInTurn(all, per_second, end);
   }
   const double cpu = server.CpuSeconds() - cpu_before;
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
@@ -329,7 +340,7 @@ int Run() {
     const std::vector<double> own = agent->TakeMillis();
     millis.insert(millis.end(), own.begin(), own.end());
   }
-  for (const auto& agent : agents) agent->Stop();
+  for (const auto& agent : all) agent->Stop();
   if (absl::GetFlag(FLAGS_tape_bytes) > 0) failed += SendTapesAtOnce(server.address());
   if (millis.empty()) {
     std::cerr << "no report was acknowledged\n";
@@ -341,7 +352,7 @@ int Run() {
                    "{\"streams\": %d, \"reports_per_second\": %.1f, \"ack_p50_ms\": %.3f, \"ack_p99_ms\": %.3f, "
                    "\"cpu_us_per_report\": %.1f, \"bytes_per_stream\": %d, \"failed_streams\": %d}",
                    agents.size(), reports / seconds, Quantile(millis, 0.5), Quantile(millis, 0.99), cpu / reports * 1e6,
-                   bytes / static_cast<int64_t>(agents.size()), failed)
+                   bytes / static_cast<int64_t>(all.size()), failed)
             << std::endl;
   return failed == 0 ? 0 : 1;
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "net/error_info.h"
 #include "server/auth/authenticator.h"
 #include "server/auth/rights.h"
-#include "server/grpc_status.h"
 #include "server/metrics/server_metrics.h"
 #include "server/serving_gate.h"
 
@@ -32,9 +32,9 @@ class CallDoor {
  private:
   grpc::Status Check(const grpc::CallbackServerContext& context, Right right, const std::string& job, Principal& who) const {
     absl::StatusOr<Principal> caller = authenticator_->Identify(context);
-    if (!caller.ok()) return ToGrpc(caller.status());
+    if (!caller.ok()) return net::ToGrpc(caller.status());
     who = *std::move(caller);
-    if (absl::Status status = CheckRight(who, right, job); !status.ok()) return ToGrpc(status);
+    if (absl::Status status = CheckRight(who, right, job); !status.ok()) return net::ToGrpc(status);
     return gate_->Check();
   }
 

@@ -5,7 +5,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
-#include "server/limit_text.h"
+#include "net/error_info.h"
 #include "server/log.h"
 #include "server/plan_message.h"
 #include "server/tape_merge.h"
@@ -21,22 +21,26 @@ Job::Job(std::string name, Store* store, Clock* clock, ConsiderPlanning consider
 absl::StatusOr<Job::Admission> Job::Admit(const v1::Hello& hello) const {
   if (hello.incarnation() == incarnation_.id) {
     if (end_.has_value() && end_->refuses) {
-      return absl::FailedPreconditionError(absl::StrCat("job '", name_, "', rank ", hello.rank(), ": incarnation '",
-                                                        hello.incarnation(), "' has ended: ", end_->reason,
-                                                        "; start the job again to report"));
+      return net::WithErrorInfo(absl::FailedPreconditionError(
+                                    absl::StrCat("job '", name_, "', rank ", hello.rank(), ": incarnation '", hello.incarnation(),
+                                                 "' has ended: ", end_->reason, "; start the job again to report")),
+                                "JOB_ENDED", {{"job", name_}, {"incarnation", hello.incarnation()}});
     }
     if (hello.world_size() != incarnation_.world_size) {
-      return absl::InvalidArgumentError(absl::StrCat("job '", name_, "', rank ", hello.rank(),
-                                                     ": world_size = ", hello.world_size(), ", but incarnation '", incarnation_.id,
-                                                     "' has ", incarnation_.world_size, " ranks"));
+      return net::WithErrorInfo(absl::InvalidArgumentError(absl::StrCat(
+                                    "job '", name_, "', rank ", hello.rank(), ": world_size = ", hello.world_size(),
+                                    ", but incarnation '", incarnation_.id, "' has ", incarnation_.world_size, " ranks")),
+                                "INVALID_FIELD", {{"job", name_}, {"field", "world_size"}});
     }
     return Admission::kCurrent;
   }
   if (incarnation_.id.empty()) return Admission::kNewer;
   if (superseded_.count(hello.incarnation()) > 0 || hello.incarnation_order() < incarnation_.order) {
-    return absl::FailedPreconditionError(absl::StrCat("job '", name_, "', rank ", hello.rank(), ": incarnation '",
-                                                      hello.incarnation(), "' is superseded by the newer incarnation '",
-                                                      incarnation_.id, "'; this start of the job must not report any more"));
+    return net::WithErrorInfo(
+        absl::FailedPreconditionError(absl::StrCat("job '", name_, "', rank ", hello.rank(), ": incarnation '", hello.incarnation(),
+                                                   "' is superseded by the newer incarnation '", incarnation_.id,
+                                                   "'; this start of the job must not report any more")),
+        "INCARNATION_SUPERSEDED", {{"job", name_}, {"incarnation", hello.incarnation()}});
   }
   return Admission::kNewer;
 }
@@ -243,6 +247,10 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
     sender.last_report = report;
     sender.last_report.clear_profile();
     sender.last_report.clear_costs();
+    if (report.live_bytes_size() > 0) {
+      sender.live = std::make_shared<const LiveMemory>(LiveMemory{
+          report.step(), report.generation(), report.step_peak_bytes(), {report.live_bytes().begin(), report.live_bytes().end()}});
+    }
     ++sender.reports;
     sender.standing.active_generation = report.generation();
     update = MakeUpdate(rank, sender);
@@ -311,30 +319,9 @@ absl::Status Job::AddPlanActivated(int32_t rank, const RankChannel* channel, con
   return absl::OkStatus();
 }
 
-absl::Status Job::SetConstraints(const v1::Constraints& constraints) {
-  {
-    absl::MutexLock write_lock(&write_mutex_);
-    if (absl::Status status = store_->PutConstraints(name_, constraints); !status.ok()) return status;
-    absl::MutexLock lock(&mutex_);
-    constraints_ = constraints;
-    ++revision_;
-    revision_reason_ = "the constraints changed";
-  }
-  const std::string limit =
-      constraints.has_memory_limit_bytes() ? DescribeLimit(constraints.memory_limit_bytes()) : "the agents' own";
-  AddEvent(absl::StrCat("constraints set: limit ", limit, ", ", constraints.pins_size(), " pins"));
-  consider_planning_(shared_from_this());
-  return absl::OkStatus();
-}
-
 std::shared_ptr<const v1::Plan> Job::committed() const {
   absl::MutexLock lock(&mutex_);
   return committed_;
-}
-
-v1::Constraints Job::constraints() const {
-  absl::MutexLock lock(&mutex_);
-  return constraints_;
 }
 
 bool Job::connected() const {

@@ -50,6 +50,8 @@ struct PlanningInput {
   std::string forced_reason;
   // Commit even where the plan equals the committed one: a rank is ahead of it.
   bool recommit = false;
+  // The generation whose plan an operator wants to stay in force; 0: plans follow the job.
+  int64_t frozen_generation = 0;
   // Every rank has measured since the last input that said so.
   bool newly_measured = false;
   // Of constraints and tapes; see Job::Adopt.
@@ -93,7 +95,9 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::Status AddPlanHeld(int32_t rank, const RankChannel* channel, const v1::PlanHeld& held, Stored stored);
   absl::Status AddPlanActivated(int32_t rank, const RankChannel* channel, const v1::PlanActivated& activated, Stored stored);
 
-  absl::Status SetConstraints(const v1::Constraints& constraints);
+  // `etag`: of the constraints that they replace, or empty. Aborted where others are in force; NotFound where the plan of
+  // frozen_generation is not kept, FailedPrecondition where it is of other blocks than the job has now.
+  absl::Status SetConstraints(const v1::Constraints& constraints, const std::string& etag = "");
 
   // An operator ends the job: all streams are closed, and the incarnation is refused from now on. A newer one starts it again.
   absl::Status End(const std::string& reason);
@@ -131,10 +135,18 @@ class Job : public std::enable_shared_from_this<Job> {
   // Null before the first plan of the incarnation.
   std::shared_ptr<const v1::Plan> committed() const;
 
+  // The plans that the store keeps, newest first; of older starts of the job, too.
+  absl::StatusOr<std::vector<v1::Plan>> Plans() const;
+
+  // The one of this generation. NotFound where it is not kept.
+  absl::StatusOr<v1::Plan> PlanOf(int64_t generation) const;
+
   v1::JobSummary Summary() const;
   v1::GetJobResponse Describe() const;
   JobSnapshot Snapshot() const;
   v1::Constraints constraints() const;
+  // Equal where the constraints are.
+  std::string constraints_etag() const;
   bool connected() const;
   // When a rank was last heard of.
   absl::Time last_heard() const;
@@ -152,11 +164,13 @@ class Job : public std::enable_shared_from_this<Job> {
     absl::Time last_heard;
     std::shared_ptr<const planner::MemoryProfile> profile;
     bool fresh_profile = false;
+    std::shared_ptr<const LiveMemory> live;  // of the newest report that had it
   };
 
   // What Connect has to do once it knows the hello's place among the incarnations.
   enum class Admission { kCurrent, kNewer };
   absl::StatusOr<Admission> Admit(const v1::Hello& hello) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckFrozen(int64_t generation) const;
   std::vector<std::shared_ptr<RankChannel>> StartIncarnation(const IncarnationRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Rank*> FindRank(int32_t rank, const RankChannel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RememberTape(size_t content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

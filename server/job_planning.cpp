@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "net/error_info.h"
 #include "planner/merge_ranks.h"
 #include "server/job.h"
 #include "server/limit_text.h"
@@ -12,6 +13,7 @@
 namespace tidetape::server {
 
 int64_t Job::LimitLocked() const {
+  if (constraints_.disabled()) return -1;
   if (constraints_.has_memory_limit_bytes()) return constraints_.memory_limit_bytes();
   int64_t smallest = INT64_MAX;
   bool least_memory = false;
@@ -70,7 +72,10 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
   {
     absl::MutexLock lock(&mutex_);
     const std::string missing = MissingLocked();
-    if (!missing.empty()) return absl::FailedPreconditionError(absl::StrCat("job '", name_, "' waits for ", missing));
+    if (!missing.empty()) {
+      return net::WithErrorInfo(absl::FailedPreconditionError(absl::StrCat("job '", name_, "' waits for ", missing)),
+                                "JOB_NOT_READY", {{"job", name_}, {"waiting_for", missing}});
+    }
     measured = measured_.snapshot();
     constraints = constraints_;
     limit = LimitLocked();
@@ -86,6 +91,7 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
     input.committed = committed_;
     input.next_generation = highest_generation_ + 1;
     input.revision = revision_;
+    if (!constraints.disabled()) input.frozen_generation = constraints.frozen_generation();
     if (committed_ == nullptr) {
       input.forced_reason = "the first plan of this start of the job";
     } else {
@@ -115,7 +121,7 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
   for (const planner::ProfiledBlock& block : profiles.front().second->blocks) {
     input.structure_hashes.push_back(block.structure_hash);
   }
-  ApplyPins(constraints.pins(), input.problem);
+  if (!constraints.disabled()) ApplyPins(constraints.pins(), input.problem);
   return input;
 }
 

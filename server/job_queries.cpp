@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "net/error_info.h"
 #include "planner/io/problem_io.h"
 #include "planner/merge_ranks.h"
 #include "planner/planner.h"
@@ -24,13 +25,17 @@ absl::StatusOr<std::shared_ptr<const v1::Plan>> Committed(const Job& job) {
   auto plan = job.committed();
   if (plan != nullptr) return plan;
   const std::string waiting_for = job.Summary().waiting_for();
-  return absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' has no plan yet",
-                                                    waiting_for.empty() ? "" : absl::StrCat("; it waits for ", waiting_for)));
+  return net::WithErrorInfo(
+      absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' has no plan yet",
+                                                 waiting_for.empty() ? "" : absl::StrCat("; it waits for ", waiting_for))),
+      "JOB_NOT_READY", {{"job", job.name()}, {"waiting_for", waiting_for}});
 }
 
 absl::Status CheckBlock(const Job& job, int32_t block, size_t blocks) {
   if (block >= 0 && static_cast<size_t>(block) < blocks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("job '", job.name(), "' has no block ", block, "; use 0 to ", blocks - 1));
+  return net::WithErrorInfo(
+      absl::InvalidArgumentError(absl::StrCat("job '", job.name(), "' has no block ", block, "; use 0 to ", blocks - 1)),
+      "INVALID_FIELD", {{"job", job.name()}, {"field", "block"}});
 }
 
 void FillStepFrontier(const planner::PlanningProblem& problem, const std::vector<planner::FrontierPoint>& points,
@@ -75,12 +80,43 @@ absl::Status AddToBases(const Job& job, int64_t added, planner::PlanningProblem&
 
 }  // namespace
 
-absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job) {
+absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job, const v1::GetPlanRequest& request) {
+  v1::GetPlanResponse response;
+  if (request.has_generation()) {
+    auto kept = job.PlanOf(request.generation());
+    if (!kept.ok()) return kept.status();
+    *response.mutable_plan() = *std::move(kept);
+    return response;
+  }
   const auto plan = Committed(job);
   if (!plan.ok()) return plan.status();
-  v1::GetPlanResponse response;
   *response.mutable_plan() = **plan;
   return response;
+}
+
+absl::StatusOr<v1::ListPlansResponse> AnswerListPlans(const Job& job) {
+  auto plans = job.Plans();
+  if (!plans.ok()) return plans.status();
+  v1::ListPlansResponse response;
+  for (v1::Plan& plan : *plans) {
+    plan.clear_blocks();
+    *response.add_plans() = std::move(plan);
+  }
+  return response;
+}
+
+absl::StatusOr<CurrentPlanInput> CurrentPlan(Job& job) {
+  auto plan = Committed(job);
+  if (!plan.ok()) return plan.status();
+  auto input = job.PeekPlanningInput();
+  if (!input.ok()) return input.status();
+  if (StructureHashes(**plan) != input->structure_hashes) {
+    return net::WithErrorInfo(
+        absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' runs other blocks than generation ",
+                                                   (*plan)->generation(), " was made for; a new plan follows")),
+        "OTHER_BLOCKS", {{"job", job.name()}, {"generation", absl::StrCat((*plan)->generation())}});
+  }
+  return CurrentPlanInput{*std::move(plan), *std::move(input)};
 }
 
 absl::StatusOr<v1::GetProblemResponse> AnswerGetProblem(Job& job) {
@@ -118,33 +154,24 @@ absl::StatusOr<v1::GetFrontierResponse> AnswerGetFrontier(Job& job, const v1::Ge
 }
 
 absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::ExplainPlanRequest& request) {
-  const auto plan = Committed(job);
-  if (!plan.ok()) return plan.status();
-  const auto input = job.PeekPlanningInput();
-  if (!input.ok()) return input.status();
-  const planner::PlanningProblem& problem = input->problem;
-  bool same_blocks = static_cast<size_t>((*plan)->blocks_size()) == problem.blocks.size();
-  for (size_t k = 0; same_blocks && k < problem.blocks.size(); ++k) {
-    same_blocks = (*plan)->blocks(static_cast<int>(k)).structure_hash() == input->structure_hashes[k];
-  }
-  if (!same_blocks) {
-    return absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' runs other blocks than generation ",
-                                                      (*plan)->generation(), " was made for; a new plan follows"));
-  }
+  const auto current = CurrentPlan(job);
+  if (!current.ok()) return current.status();
+  const planner::PlanningProblem& problem = current->input.problem;
+  const v1::Plan& plan = *current->plan;
   if (request.has_block()) {
     if (absl::Status status = CheckBlock(job, request.block(), problem.blocks.size()); !status.ok()) return status;
   }
   v1::ExplainPlanResponse response;
   // Layers of one kind mostly share their tape and their plan.
   std::map<std::pair<int32_t, std::vector<int32_t>>, std::vector<v1::ExplainedValue>> explained;
-  for (int k = 0; k < (*plan)->blocks_size(); ++k) {
+  for (int k = 0; k < plan.blocks_size(); ++k) {
     if (request.has_block() && request.block() != k) continue;
     v1::ExplainedBlock* block = response.add_blocks();
     block->set_block(k);
     block->set_name(problem.blocks[k].name);
     if (!problem.blocks[k].options.empty()) continue;  // options have no values
     const int32_t tape = problem.blocks[k].tape;
-    const std::vector<int32_t> saved((*plan)->blocks(k).saved().begin(), (*plan)->blocks(k).saved().end());
+    const std::vector<int32_t> saved(plan.blocks(k).saved().begin(), plan.blocks(k).saved().end());
     auto it = explained.find({tape, saved});
     if (it == explained.end()) {
       auto values = ExplainBlock(problem.tapes[tape], problem.blocks[k], saved);

@@ -5,17 +5,30 @@
 #ifndef TIDETAPE_SERVER_JOB_QUERIES_H_
 #define TIDETAPE_SERVER_JOB_QUERIES_H_
 
+#include <memory>
+
 #include "absl/status/statusor.h"
 #include "server/job.h"
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::server {
 
-absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job);
+absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job, const v1::GetPlanRequest& request);
+absl::StatusOr<v1::ListPlansResponse> AnswerListPlans(const Job& job);
 absl::StatusOr<v1::GetProblemResponse> AnswerGetProblem(Job& job);
 absl::StatusOr<v1::GetFrontierResponse> AnswerGetFrontier(Job& job, const v1::GetFrontierRequest& request);
 absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::ExplainPlanRequest& request);
+absl::StatusOr<v1::GetStepMemoryResponse> AnswerGetStepMemory(Job& job);
 absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request);
+
+// The committed plan and what it would be made from now.
+struct CurrentPlanInput {
+  std::shared_ptr<const v1::Plan> plan;
+  PlanningInput input;
+};
+
+// FailedPrecondition also where the job runs other blocks by now than the plan was made for.
+absl::StatusOr<CurrentPlanInput> CurrentPlan(Job& job);
 
 }  // namespace tidetape::server
 

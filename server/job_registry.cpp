@@ -4,9 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "net/error_info.h"
 #include "server/log.h"
 
 namespace tidetape::server {
+namespace {
+
+absl::Status JobNotFound(const std::string& name, const std::string& others) {
+  return net::WithErrorInfo(absl::NotFoundError(absl::StrCat("no job '", name, "'; ", others)), "JOB_NOT_FOUND", {{"job", name}});
+}
+
+}  // namespace
 
 JobRegistry::JobRegistry(const Options& options, Store* store, Clock* clock, Worker* planning_thread)
     : options_(options), store_(store), clock_(clock), planning_thread_(planning_thread) {}
@@ -52,7 +60,9 @@ absl::Status JobRegistry::MakeRoom() {
     if (oldest == jobs_.end() || it->second->last_heard() < oldest->second->last_heard()) oldest = it;
   }
   if (oldest == jobs_.end()) {
-    return absl::ResourceExhaustedError(absl::StrCat("the server has ", jobs_.size(), " running jobs, which is its limit"));
+    return net::WithErrorInfo(
+        absl::ResourceExhaustedError(absl::StrCat("the server has ", jobs_.size(), " running jobs, which is its limit")),
+        "TOO_MANY_JOBS");
   }
   spdlog::info("forgetting a job that was silent for longest, to make room job={}", oldest->first);
   if (absl::Status status = store_->DeleteJob(oldest->first); !status.ok()) return status;
@@ -64,14 +74,14 @@ absl::StatusOr<std::shared_ptr<Job>> JobRegistry::Find(const std::string& name) 
   absl::MutexLock lock(&mutex_);
   const auto it = jobs_.find(name);
   if (it != jobs_.end()) return it->second;
-  if (jobs_.empty()) return absl::NotFoundError(absl::StrCat("no job '", name, "'; no job has connected yet"));
+  if (jobs_.empty()) return JobNotFound(name, "no job has connected yet");
   constexpr size_t kListed = 20;
   std::vector<std::string> names;
   for (const auto& [known, job] : jobs_) {
     if (names.size() < kListed) names.push_back(known);
   }
-  return absl::NotFoundError(absl::StrCat("no job '", name, "'; known jobs: ", absl::StrJoin(names, ", "),
-                                          jobs_.size() > kListed ? absl::StrCat(" and ", jobs_.size() - kListed, " more") : ""));
+  return JobNotFound(name, absl::StrCat("known jobs: ", absl::StrJoin(names, ", "),
+                                        jobs_.size() > kListed ? absl::StrCat(" and ", jobs_.size() - kListed, " more") : ""));
 }
 
 std::vector<std::shared_ptr<Job>> JobRegistry::List() const {

@@ -3,6 +3,7 @@
 #define TIDETAPE_SERVER_JOB_SNAPSHOT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,14 @@
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::server {
+
+// What was alive through a step that a rank measured.
+struct LiveMemory {
+  int64_t step = 0;
+  int64_t generation = 0;
+  int64_t step_peak_bytes = 0;
+  std::vector<int64_t> live_bytes;  // as in StepReport
+};
 
 // One rank; the figures are those of its newest report, and mean nothing where `reports` is 0.
 struct RankSnapshot {
@@ -30,6 +39,8 @@ struct RankSnapshot {
   int64_t saved_bytes = 0;
   int64_t replayed_ops = 0;
   int64_t demoted_ops = 0;
+  // Of the newest step that it measured; null before one, and after a restart of the server.
+  std::shared_ptr<const LiveMemory> live;
 };
 
 // What the committed plan promises.

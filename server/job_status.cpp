@@ -1,6 +1,7 @@
 // What people are told of a job.
 #include <algorithm>
 
+#include "server/constraints.h"
 #include "server/job.h"
 
 namespace tidetape::server {
@@ -90,6 +91,7 @@ JobSnapshot Job::Snapshot() const {
     out.saved_bytes = report.saved_bytes();
     out.replayed_ops = report.replayed_ops();
     out.demoted_ops = report.demoted_ops();
+    out.live = rank.live;
   }
   return snapshot;
 }
@@ -116,6 +118,7 @@ v1::GetJobResponse Job::Describe() const {
     response.set_device(incarnation_.device);
     response.set_torch_version(incarnation_.torch_version);
   }
+  response.set_constraints_etag(ConstraintsEtag(response.constraints()));
   for (v1::JobEvent& event : events_.Events()) *response.add_events() = std::move(event);
   return response;
 }

@@ -4,7 +4,9 @@
 
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,7 +24,9 @@
 #include "server/auth/token_file.h"
 #include "server/clock.h"
 #include "server/http/http_server.h"
+#include "server/http/job_insights.h"
 #include "server/http/monitoring_pages.h"
+#include "server/http/status_pages.h"
 #include "server/lease_keeper.h"
 #include "server/log.h"
 #include "server/metrics/metrics_page.h"
@@ -49,11 +53,14 @@ ABSL_FLAG(uint32_t, streams_per_peer, 16384, "Most streams that one peer (a toke
 ABSL_FLAG(double, messages_per_second, 100,
           "Of one stream, in the long run; whoever sends more is read more slowly. 0: any number.");
 ABSL_FLAG(int32_t, max_message_bytes, 8 << 20, "Largest message that is taken.");
-ABSL_FLAG(
-    std::string, http_listen, "127.0.0.1:50552",
-    "host:port of the HTTP port with /metrics, /healthz and /readyz; port 0 takes a free one, empty: no such port. Where it is "
-    "taken the server goes on without it and tries again. Certificates and tokens are those of --listen.");
+ABSL_FLAG(std::string, http_listen, "127.0.0.1:50552",
+          "host:port of the HTTP port with the status page, /metrics, /healthz and /readyz; port 0 takes a free one, empty: no "
+          "such port. Where it is "
+          "taken the server goes on without it and tries again. Certificates and tokens are those of --listen.");
 ABSL_FLAG(std::string, http_prefix, "", "Before the paths of the HTTP port, as in /tidetape, for a proxy.");
+ABSL_FLAG(std::string, grafana_url, "",
+          "Dashboard that the status page of a job links to, with {job} for the job's name, as in "
+          "https://grafana.example/d/tidetape-job?var-job={job}.");
 ABSL_FLAG(std::string, address_file, "",
           "Write the address that was bound to this file, once the server listens; on a second line that of the HTTP port, where "
           "it has it.");
@@ -110,8 +117,8 @@ struct Metrics {
 };
 
 // Null where there is no HTTP port. All outlive it.
-absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const Server& server, const Metrics& metrics,
-                                                      const Authenticator& authenticator) {
+absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(Server& server, const Metrics& metrics, const Authenticator& authenticator,
+                                                      Clock& clock) {
   HttpServer::Options options;
   options.listen = absl::GetFlag(FLAGS_http_listen);
   if (options.listen.empty()) return nullptr;
@@ -121,15 +128,27 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartHttp(const Server& server, cons
   if (absl::Status status = CheckServerTls(options.tls, "--http_listen", options.listen, allow_plaintext); !status.ok()) {
     return status;
   }
-  MonitoringSources sources;
-  sources.authenticator = &authenticator;
-  sources.ready = [&server] { return server.Ready(); };
-  sources.metrics = [&server, &metrics] {
+  MonitoringSources monitoring;
+  monitoring.authenticator = &authenticator;
+  monitoring.ready = [&server] { return server.Ready(); };
+  monitoring.metrics = [&server, &metrics] {
     std::vector<const prometheus::Collectable*> shown = {&metrics.registry, &metrics.process};
     for (const prometheus::Collectable* source : server.collectables()) shown.push_back(source);
     return RenderMetrics(shown);
   };
-  return HttpServer::Start(options, MakeMonitoringPages(sources));
+  StatusSources status_page;
+  status_page.authenticator = &authenticator;
+  status_page.clock = &clock;
+  status_page.ready = monitoring.ready;
+  status_page.jobs = [&server] { return server.jobs(); };
+  status_page.streams = [&server] { return server.streams(); };
+  status_page.insights = std::make_shared<JobInsights>(
+      JobInsights::Options(), &clock, [&server](std::function<void()> task) { return server.PostQuestion(std::move(task)); });
+  status_page.grafana_url = absl::GetFlag(FLAGS_grafana_url);
+  if (absl::Status status = CheckGrafanaUrl(status_page.grafana_url); !status.ok()) return status;
+  std::map<std::string, HttpServer::Page> pages = MakeMonitoringPages(monitoring);
+  pages.merge(MakeStatusPages(status_page));
+  return HttpServer::Start(options, std::move(pages));
 }
 
 // With a store that is this server's alone.
@@ -139,7 +158,7 @@ absl::Status ServeAlone(const std::string& name, const Server::Options& options,
   if (!store.ok()) return store.status();
   const auto server = Server::Start(options, store->get(), &clock);
   if (!server.ok()) return server.status();
-  const auto http = StartHttp(**server, metrics, *options.authenticator);
+  const auto http = StartHttp(**server, metrics, *options.authenticator, clock);
   if (!http.ok()) return http.status();
   if (absl::Status status = Announce((*server)->address(), http->get()); !status.ok()) return status;
   AwaitSignal(signals);
@@ -158,7 +177,7 @@ absl::Status ServeFromPostgres(const std::string& connection, Server::Options op
   options.stand_by = true;
   const auto server = Server::Start(options, &(*store)->store(), &clock);
   if (!server.ok()) return server.status();
-  const auto http = StartHttp(**server, metrics, *options.authenticator);
+  const auto http = StartHttp(**server, metrics, *options.authenticator, clock);
   if (!http.ok()) return http.status();
   if (absl::Status status = Announce((*server)->address(), http->get()); !status.ok()) return status;
 

@@ -7,8 +7,17 @@
 #include "planner/site_plan.h"
 #include "server/log.h"
 #include "server/plan_message.h"
+#include "server/units.h"
 
 namespace tidetape::server {
+namespace {
+
+// The plan of the generation, or one that repeats it.
+bool IsPlanOf(const v1::Plan& plan, int64_t generation) {
+  return plan.generation() == generation || plan.repeats_generation() == generation;
+}
+
+}  // namespace
 
 PlanActivation::PlanActivation(const Options& options, Store* store, Clock* clock, Worker* planning_thread)
     : options_(options), store_(store), clock_(clock), planning_thread_(planning_thread), policy_(options.thresholds) {}
@@ -33,10 +42,8 @@ absl::StatusOr<std::string> PlanActivation::Reason(const PlanningInput& input) {
 }
 
 void PlanActivation::TakeUp(const v1::Plan& plan, planner::PlanningProblem problem) {
-  std::vector<uint64_t> structure_hashes;
-  for (const v1::BlockPlan& block : plan.blocks()) structure_hashes.push_back(block.structure_hash());
   problem.memory_limit_bytes = planner::LimitForPlanner(plan.memory_limit_bytes());
-  policy_.Follow(problem, structure_hashes, PlanFromMessage(plan));
+  policy_.Follow(problem, StructureHashes(plan), PlanFromMessage(plan));
   follows_ = true;
 }
 
@@ -48,14 +55,55 @@ void PlanActivation::Follow(const PlanningInput& input, const planner::StepPlan&
 void PlanActivation::Run(Job& job) {
   const absl::StatusOr<PlanningInput> input = job.MakePlanningInput();
   if (absl::IsFailedPrecondition(input.status())) return;  // still gathering; the job's summary says what is missing
-  absl::Status status = input.status();
-  if (status.ok()) {
-    const absl::StatusOr<std::string> reason = Reason(*input);
-    status = reason.status();
-    if (status.ok() && !reason->empty()) status = Commit(job, *input, *reason);
-  }
+  const absl::Status status = input.ok() ? Review(job, *input) : input.status();
   if (!status.ok()) spdlog::error("planning failed: {} job={}", std::string(status.message()), job.name());
   job.SetPlanningStatus(status);
+}
+
+absl::Status PlanActivation::Review(Job& job, const PlanningInput& input) {
+  if (input.frozen_generation != 0) {
+    if (input.committed != nullptr && !input.recommit && IsPlanOf(*input.committed, input.frozen_generation)) {
+      job.Confirm(input);
+      return absl::OkStatus();
+    }
+    absl::StatusOr<v1::Plan> frozen = job.PlanOf(input.frozen_generation);
+    if (!frozen.ok() && !absl::IsNotFound(frozen.status())) return frozen.status();
+    if (frozen.ok() && StructureHashes(*frozen) == input.structure_hashes) return CommitAgain(job, input, *std::move(frozen));
+  }
+  const absl::StatusOr<std::string> reason = Reason(input);
+  if (!reason.ok() || reason->empty()) return reason.status();
+  return Commit(job, input, *reason);
+}
+
+absl::StatusOr<bool> PlanActivation::Publish(Job& job, const PlanningInput& input, const std::string& reason, v1::Plan& plan) {
+  plan.set_job(job.name());
+  plan.set_incarnation(input.incarnation);
+  plan.set_generation(input.next_generation);
+  plan.set_reason(reason);
+  plan.set_committed_unix_micros(absl::ToUnixMicros(clock_->Now()));
+  plan.set_revision(input.revision);
+  const absl::Status committed = store_->CommitPlan(plan);
+  if (absl::IsFailedPrecondition(committed)) {
+    // An earlier commit whose answer was lost has taken the generation: that plan is the job's.
+    follows_ = false;
+    if (absl::Status status = job.TakeUpStoredPlan(); !status.ok()) return status;
+    return false;
+  }
+  if (!committed.ok()) return committed;
+  return job.Adopt(input, plan);
+}
+
+absl::Status PlanActivation::CommitAgain(Job& job, const PlanningInput& input, v1::Plan frozen) {
+  frozen.set_repeats_generation(input.frozen_generation);
+  follows_ = false;
+  const std::string reason = absl::StrCat("an operator froze the plan of generation ", input.frozen_generation);
+  const absl::StatusOr<bool> published = Publish(job, input, reason, frozen);
+  if (!published.ok()) return published.status();
+  if (*published) {
+    job.AddEvent(absl::StrCat("committed generation ", frozen.generation(), ": ", reason, "; it repeats that plan"), -1,
+                 frozen.generation());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const std::string& reason) {
@@ -68,27 +116,17 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
     job.Confirm(input);
     return absl::OkStatus();
   }
-  plan.set_job(job.name());
-  plan.set_incarnation(input.incarnation);
-  plan.set_generation(input.next_generation);
-  plan.set_reason(reason);
-  plan.set_committed_unix_micros(absl::ToUnixMicros(clock_->Now()));
-  plan.set_revision(input.revision);
-  const absl::Status committed = store_->CommitPlan(plan);
-  if (absl::IsFailedPrecondition(committed)) {
-    // An earlier commit whose answer was lost has taken the generation: that plan is the job's.
-    follows_ = false;
-    return job.TakeUpStoredPlan();
-  }
-  if (!committed.ok()) return committed;
+  const absl::StatusOr<bool> published = Publish(job, input, reason, plan);
+  if (!published.ok()) return published.status();
+  if (!*published) return absl::OkStatus();
   Follow(input, *planned);
-  if (!job.Adopt(input, plan)) return absl::OkStatus();
-  std::string text =
-      absl::StrCat("committed generation ", plan.generation(), ": ", reason, "; step peak ", plan.step_peak_bytes(),
-                   " bytes, replay ", plan.replay_seconds(), " s, planned in ", absl::FormatDuration(clock_->Now() - start));
+  std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason, "; step peak ",
+                                  FormatBytes(plan.step_peak_bytes()), ", replay ", FormatSeconds(plan.replay_seconds()),
+                                  ", planned in ", FormatSeconds(absl::ToDoubleSeconds(clock_->Now() - start)));
   if (!plan.feasible()) {
-    absl::StrAppend(&text, "; the limit of ", plan.memory_limit_bytes(), " bytes cannot be held: the least possible step peak is ",
-                    plan.least_peak_bytes(), " bytes, in ", planner::DescribePeakHolder(input.problem, planned->least_peak_holder));
+    absl::StrAppend(&text, "; the limit of ", FormatBytes(plan.memory_limit_bytes()),
+                    " cannot be held: the least possible step peak is ", FormatBytes(plan.least_peak_bytes()), ", in ",
+                    planner::DescribePeakHolder(input.problem, planned->least_peak_holder));
   }
   job.AddEvent(text, -1, plan.generation());
   return absl::OkStatus();

@@ -5,6 +5,9 @@
 // The ranks agree among themselves when to switch. After a restart of the server the policy takes up the committed plan, so that a
 // restart by itself changes no plan.
 //
+// An operator may freeze a generation: its plan stays in force, and is committed again, under a new generation, where another one
+// is. A start of the job with other blocks is planned for as usual.
+//
 // A generation is one above everything that the store or any rank of the job ever told of, so generations never go back, also not
 // when the server restarts with an empty store. A plan with the etag of the committed one is not committed again, unless a rank
 // holds a generation above the server's.
@@ -48,8 +51,13 @@ class PlanActivation : public std::enable_shared_from_this<PlanActivation> {
   // Why a new plan is needed; empty where it is not.
   absl::StatusOr<std::string> Reason(const PlanningInput& input);
   void TakeUp(const v1::Plan& plan, planner::PlanningProblem problem);
+  // Judges the plan in force, and commits another one where that is needed.
+  absl::Status Review(Job& job, const PlanningInput& input);
   void Follow(const PlanningInput& input, const planner::StepPlan& plan);
   absl::Status Commit(Job& job, const PlanningInput& input, const std::string& reason);
+  absl::Status CommitAgain(Job& job, const PlanningInput& input, v1::Plan frozen);
+  // Makes `plan` the job's. False where it is not, because the store has another one or the job was started anew meanwhile.
+  absl::StatusOr<bool> Publish(Job& job, const PlanningInput& input, const std::string& reason, v1::Plan& plan);
 
   const Options options_;
   Store* const store_;

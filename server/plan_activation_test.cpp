@@ -291,5 +291,134 @@ TEST_F(PlanActivationTest, ACommitWhoseAnswerWasLostIsTakenUp) {
   }
 }
 
+TEST_F(PlanActivationTest, AFrozenPlanStaysWhateverIsMeasured) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  v1::Constraints frozen;
+  frozen.set_frozen_generation(1);
+  ASSERT_TRUE(job_->SetConstraints(frozen).ok());
+  v1::StepReport report = ExampleReport(2);
+  report.mutable_profile()->set_head_peak_bytes(1001);  // the plan in force would reach 1301
+  Report(report);
+  EXPECT_EQ(generation(), 1);
+  ASSERT_TRUE(job_->SetConstraints(v1::Constraints()).ok());
+  EXPECT_EQ(generation(), 2);
+}
+
+TEST_F(PlanActivationTest, AnOlderPlanIsCommittedAgainAndStays) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  const v1::Plan first = *job_->committed();
+  v1::Constraints constraints;
+  constraints.set_memory_limit_bytes(1200);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());
+  ASSERT_EQ(generation(), 2);
+  constraints.set_frozen_generation(1);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());
+  ASSERT_EQ(generation(), 3);
+  EXPECT_EQ(job_->committed()->repeats_generation(), 1);
+  EXPECT_EQ(job_->committed()->etag(), first.etag());
+  EXPECT_EQ(job_->committed()->step_peak_bytes(), 1300);
+  ASSERT_EQ(channel_->plans().size(), 3);
+  EXPECT_EQ(channel_->plans()[2]->generation(), 3);
+  for (int step = 2; step < 5; ++step) {
+    Report(ExampleReport(step));
+    EXPECT_EQ(generation(), 3);
+  }
+  // A rank that is ahead of the server gets the same plan above what it holds.
+  v1::Hello ahead = ExampleHello();
+  ahead.set_held_generation(7);
+  ASSERT_TRUE(job_->Update(ahead, channel_.get(), ExpectStored()).ok());
+  EXPECT_EQ(generation(), 8);
+  EXPECT_EQ(job_->committed()->etag(), first.etag());
+}
+
+TEST_F(PlanActivationTest, AFrozenPlanHoldsForANewStartOfTheJobWithTheSameBlocks) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  v1::Constraints frozen;
+  frozen.set_frozen_generation(1);
+  ASSERT_TRUE(job_->SetConstraints(frozen).ok());
+  v1::Hello second = ExampleHello(0, 1, "second", 2);
+  second.set_memory_limit_bytes(1200);
+  Connect(second);
+  Report();
+  ASSERT_EQ(generation(), 2);
+  EXPECT_EQ(job_->committed()->repeats_generation(), 1);
+  EXPECT_EQ(job_->committed()->incarnation(), "second");
+
+  Connect(ExampleHello(0, 1, "third", 3));
+  v1::StepReport shorter = ExampleReport();
+  shorter.mutable_profile()->mutable_blocks()->RemoveLast();
+  Report(shorter);
+  ASSERT_EQ(generation(), 3);
+  EXPECT_EQ(job_->committed()->repeats_generation(), 0);
+  EXPECT_EQ(job_->committed()->blocks_size(), 1);
+}
+
+TEST_F(PlanActivationTest, OnlyAPlanThatFitsIsFrozen) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  v1::Constraints frozen;
+  frozen.set_frozen_generation(99);
+  const absl::Status unknown = job_->SetConstraints(frozen);
+  EXPECT_TRUE(absl::IsNotFound(unknown)) << unknown;
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("no plan of generation 99; kept are 1"));
+  EXPECT_EQ(job_->constraints().frozen_generation(), 0);
+
+  Connect(ExampleHello(0, 1, "second", 2));
+  v1::StepReport shorter = ExampleReport();
+  shorter.mutable_profile()->mutable_blocks()->RemoveLast();
+  Report(shorter);
+  ASSERT_EQ(generation(), 2);
+  frozen.set_frozen_generation(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(job_->SetConstraints(frozen)));
+}
+
+TEST_F(PlanActivationTest, ADisabledJobKeepsEverything) {
+  Connect();
+  SendTape();
+  Report();
+  ASSERT_EQ(generation(), 1);
+  v1::Constraints constraints;
+  constraints.set_memory_limit_bytes(1200);
+  constraints.set_frozen_generation(1);
+  constraints.set_disabled(true);
+  v1::Pin* pin = constraints.add_pins();
+  pin->set_label_glob("*");
+  pin->set_action(v1::ACTION_REPLAY);
+  ASSERT_TRUE(job_->SetConstraints(constraints).ok());
+  ASSERT_EQ(generation(), 2);
+  EXPECT_EQ(job_->committed()->saved_bytes(), 400);
+  EXPECT_EQ(job_->committed()->replay_seconds(), 0);
+  EXPECT_EQ(job_->committed()->blocks(0).default_action(), v1::ACTION_SAVE);
+  ASSERT_TRUE(job_->SetConstraints(v1::Constraints()).ok());
+  EXPECT_EQ(generation(), 3);
+  EXPECT_EQ(job_->committed()->step_peak_bytes(), 1300);
+}
+
+TEST_F(PlanActivationTest, ConstraintsThatChangedMeanwhileAreNotReplaced) {
+  Connect();
+  const std::string seen = job_->constraints_etag();
+  v1::Constraints constraints;
+  constraints.set_memory_limit_bytes(1200);
+  ASSERT_TRUE(job_->SetConstraints(constraints, seen).ok());
+  EXPECT_NE(job_->constraints_etag(), seen);
+  constraints.set_memory_limit_bytes(1100);
+  EXPECT_TRUE(absl::IsAborted(job_->SetConstraints(constraints, seen)));
+  EXPECT_EQ(job_->constraints().memory_limit_bytes(), 1200);
+  EXPECT_EQ(job_->Describe().constraints_etag(), job_->constraints_etag());
+  ASSERT_TRUE(job_->SetConstraints(v1::Constraints(), job_->constraints_etag()).ok());
+  EXPECT_EQ(job_->constraints_etag(), seen);
+}
+
 }  // namespace
 }  // namespace tidetape::server

@@ -51,6 +51,12 @@ v1::Plan PlanToMessage(const planner::PlanningProblem& problem, const std::vecto
   return message;
 }
 
+std::vector<uint64_t> StructureHashes(const v1::Plan& plan) {
+  std::vector<uint64_t> hashes;
+  for (const v1::BlockPlan& block : plan.blocks()) hashes.push_back(block.structure_hash());
+  return hashes;
+}
+
 int64_t LimitToMessage(int64_t planner_limit_bytes) {
   return planner_limit_bytes == planner::kUnlimitedBytes ? -1 : planner_limit_bytes;
 }

@@ -27,6 +27,9 @@ v1::Plan PlanToMessage(const planner::PlanningProblem& problem, const std::vecto
 // prediction.
 planner::StepPlan PlanFromMessage(const v1::Plan& plan);
 
+// Of the plan's blocks, in order of execution.
+std::vector<uint64_t> StructureHashes(const v1::Plan& plan);
+
 // The agents' way to say a limit (-1: keep everything) of PlanningProblem::memory_limit_bytes.
 int64_t LimitToMessage(int64_t planner_limit_bytes);
 

@@ -4,8 +4,9 @@
 
 #include <utility>
 
+#include "net/error_info.h"
 #include "server/agent_stream.h"
-#include "server/grpc_status.h"
+#include "server/constraints.h"
 #include "server/job_queries.h"
 #include "server/validate.h"
 #include "server/watch_stream.h"
@@ -34,7 +35,7 @@ grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const
 }
 
 grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
-  return FinishWith(context, ToGrpc(status));
+  return FinishWith(context, net::ToGrpc(status));
 }
 
 std::string AsJson(const google::protobuf::Message& message) {
@@ -61,11 +62,12 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::Ask(grpc::CallbackServerContext* c
         if (context->IsCancelled()) return reactor->Finish(grpc::Status::CANCELLED);
         absl::StatusOr<Response> answer = question(*job);
         if (answer.ok()) *response = *std::move(answer);
-        reactor->Finish(ToGrpc(answer.status()));
+        reactor->Finish(net::ToGrpc(answer.status()));
       });
   if (!posted) {
     parts_.metrics->RefusedCall(absl::StatusCode::kResourceExhausted);
-    reactor->Finish(ToGrpc(absl::ResourceExhaustedError("too many questions wait for an answer; ask again later")));
+    reactor->Finish(net::ToGrpc(net::WithErrorInfo(
+        absl::ResourceExhaustedError("too many questions wait for an answer; ask again later"), "TOO_MANY_QUESTIONS")));
   }
   return reactor;
 }
@@ -104,7 +106,8 @@ grpc::ServerBidiReactor<v1::ConnectRequest, v1::ConnectResponse>* PlannerService
   peer.place = parts_.peers->Take(peer.who.name + " at " + PeerHost(*context));
   if (peer.place == nullptr) {
     parts_.metrics->RefusedCall(absl::StatusCode::kResourceExhausted);
-    return new RefusedConnect(ToGrpc(absl::ResourceExhaustedError("this peer has too many streams open; see --streams_per_peer")));
+    return new RefusedConnect(net::ToGrpc(net::WithErrorInfo(
+        absl::ResourceExhaustedError("this peer has too many streams open; see --streams_per_peer"), "TOO_MANY_STREAMS")));
   }
   return AgentStream::Start({.registry = parts_.registry,
                              .streams = parts_.streams,
@@ -136,14 +139,14 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetJob(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetPlan(grpc::CallbackServerContext* context, const v1::GetPlanRequest* request,
                                                       v1::GetPlanResponse* response) {
-  Principal who;
-  const grpc::Status refused = parts_.door->Enter(*context, Right::kAsk, request->job(), who);
-  if (!refused.ok()) return FinishWith(context, refused);
-  const auto job = parts_.registry->Find(request->job());
-  if (!job.ok()) return FinishWith(context, job.status());
-  auto answer = AnswerGetPlan(**job);
-  if (answer.ok()) *response = *std::move(answer);
-  return FinishWith(context, answer.status());
+  // The request lives until Finish. Older plans are read from the store.
+  return Ask<v1::GetPlanResponse>(context, Right::kAsk, request->job(), response,
+                                  [request](Job& job) { return AnswerGetPlan(job, *request); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::ListPlans(grpc::CallbackServerContext* context, const v1::ListPlansRequest* request,
+                                                        v1::ListPlansResponse* response) {
+  return Ask<v1::ListPlansResponse>(context, Right::kAsk, request->job(), response, [](Job& job) { return AnswerListPlans(job); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetProblem(grpc::CallbackServerContext* context, const v1::GetProblemRequest* request,
@@ -155,7 +158,6 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetProblem(grpc::CallbackServerCon
 grpc::ServerUnaryReactor* PlannerServiceImpl::GetFrontier(grpc::CallbackServerContext* context,
                                                           const v1::GetFrontierRequest* request,
                                                           v1::GetFrontierResponse* response) {
-  // The request lives until Finish.
   return Ask<v1::GetFrontierResponse>(context, Right::kAsk, request->job(), response,
                                       [request](Job& job) { return AnswerGetFrontier(job, *request); });
 }
@@ -165,6 +167,13 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::ExplainPlan(grpc::CallbackServerCo
                                                           v1::ExplainPlanResponse* response) {
   return Ask<v1::ExplainPlanResponse>(context, Right::kAsk, request->job(), response,
                                       [request](Job& job) { return AnswerExplainPlan(job, *request); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::GetStepMemory(grpc::CallbackServerContext* context,
+                                                            const v1::GetStepMemoryRequest* request,
+                                                            v1::GetStepMemoryResponse* response) {
+  return Ask<v1::GetStepMemoryResponse>(context, Right::kAsk, request->job(), response,
+                                        [](Job& job) { return AnswerGetStepMemory(job); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::SimulatePlan(grpc::CallbackServerContext* context,
@@ -183,10 +192,11 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::SetConstraints(grpc::CallbackServe
         entry.before = AsJson(job.constraints());
         entry.after = AsJson(request->constraints());
         absl::Status status = ValidateConstraints(job.name(), request->constraints());
-        if (status.ok()) status = job.SetConstraints(request->constraints());
+        if (status.ok()) status = job.SetConstraints(request->constraints(), request->etag());
         if (!status.ok()) return status;
         v1::SetConstraintsResponse answer;
         *answer.mutable_constraints() = request->constraints();
+        answer.set_etag(ConstraintsEtag(request->constraints()));
         return answer;
       });
 }
@@ -209,7 +219,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* PlannerServiceImpl::WatchJob(grp
   const grpc::Status refused = parts_.door->Enter(*context, Right::kAsk, request->job(), who);
   if (!refused.ok()) return new RefusedWatch(refused);
   auto job = parts_.registry->Find(request->job());
-  if (!job.ok()) return new RefusedWatch(ToGrpc(job.status()));
+  if (!job.ok()) return new RefusedWatch(net::ToGrpc(job.status()));
   return WatchStream::Start(*std::move(job), parts_.streams, parts_.metrics);
 }
 

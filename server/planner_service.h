@@ -51,12 +51,16 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                    v1::GetJobResponse* response) override;
   grpc::ServerUnaryReactor* GetPlan(grpc::CallbackServerContext* context, const v1::GetPlanRequest* request,
                                     v1::GetPlanResponse* response) override;
+  grpc::ServerUnaryReactor* ListPlans(grpc::CallbackServerContext* context, const v1::ListPlansRequest* request,
+                                      v1::ListPlansResponse* response) override;
   grpc::ServerUnaryReactor* GetProblem(grpc::CallbackServerContext* context, const v1::GetProblemRequest* request,
                                        v1::GetProblemResponse* response) override;
   grpc::ServerUnaryReactor* GetFrontier(grpc::CallbackServerContext* context, const v1::GetFrontierRequest* request,
                                         v1::GetFrontierResponse* response) override;
   grpc::ServerUnaryReactor* ExplainPlan(grpc::CallbackServerContext* context, const v1::ExplainPlanRequest* request,
                                         v1::ExplainPlanResponse* response) override;
+  grpc::ServerUnaryReactor* GetStepMemory(grpc::CallbackServerContext* context, const v1::GetStepMemoryRequest* request,
+                                          v1::GetStepMemoryResponse* response) override;
   grpc::ServerUnaryReactor* SimulatePlan(grpc::CallbackServerContext* context, const v1::SimulatePlanRequest* request,
                                          v1::SimulatePlanResponse* response) override;
   grpc::ServerUnaryReactor* SetConstraints(grpc::CallbackServerContext* context, const v1::SetConstraintsRequest* request,

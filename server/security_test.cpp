@@ -147,9 +147,11 @@ const Rpc kRpcs[] = {
     {"ListJobs", Unary(&Stub::ListJobs), StatusCode::PERMISSION_DENIED, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"GetJob", Unary(&Stub::GetJob), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"GetPlan", Unary(&Stub::GetPlan), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
+    {"ListPlans", Unary(&Stub::ListPlans), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"GetProblem", Unary(&Stub::GetProblem), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"GetFrontier", Unary(&Stub::GetFrontier), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"ExplainPlan", Unary(&Stub::ExplainPlan), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
+    {"GetStepMemory", Unary(&Stub::GetStepMemory), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"SimulatePlan", Unary(&Stub::SimulatePlan), StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"WatchJob", Watch, StatusCode::OK, StatusCode::PERMISSION_DENIED, StatusCode::OK},
     {"SetConstraints", Unary(&Stub::SetConstraints), StatusCode::PERMISSION_DENIED, StatusCode::PERMISSION_DENIED,
@@ -195,7 +197,11 @@ TEST_P(SecurityTable, Agent) {
   EXPECT_EQ(Ask("client", "agent", "ghost"), GetParam().agent_other) << said_;
 }
 
-TEST_P(SecurityTable, Reader) { EXPECT_EQ(Ask("client", "reader", OwnJob(GetParam())), GetParam().reader) << said_; }
+TEST_P(SecurityTable, Reader) {
+  for (const std::string& job : {OwnJob(GetParam()), std::string("other")}) {
+    EXPECT_EQ(Ask("client", "reader", job), GetParam().reader) << job << ": " << said_;
+  }
+}
 
 TEST_P(SecurityTable, Operator) {
   const std::string job = std::string(GetParam().name) == "EndJob" ? "to-end" : OwnJob(GetParam());

@@ -5,9 +5,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -98,6 +100,13 @@ class Server {
 
   // OK where agents may be sent here: this server leads, its store takes writes, and it is not about to stop.
   absl::Status Ready() const;
+
+  // By name.
+  std::vector<std::shared_ptr<Job>> jobs() const { return registry_.List(); }
+  // Streams that are open, of agents and of watchers.
+  size_t streams() const { return streams_.size(); }
+  // Runs it on a thread for questions that need the planner; false where too many wait.
+  bool PostQuestion(std::function<void()> question) { return question_threads_.Post(std::move(question)); }
 
   // What can be read of the server and of its jobs at any time; for a page of metrics, beside what Options::metrics counts.
   std::vector<const prometheus::Collectable*> collectables() const { return {&values_, &job_metrics_}; }

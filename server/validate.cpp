@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "net/error_info.h"
 
 namespace tidetape::server {
 namespace {
@@ -56,13 +57,13 @@ class Checker {
     if (!status_.ok()) return;
     const bool printable = std::all_of(value.begin(), value.end(), [](char c) { return c > ' ' && c < 127; });
     if (value.empty() || value.size() > kLongestName || !printable) {
-      status_ = absl::InvalidArgumentError(
-          absl::StrCat(where_, ": ", field, " must have 1 to ", kLongestName, " printable ASCII characters and no spaces"));
+      Refuse(field, absl::StrCat(field, " must have 1 to ", kLongestName, " printable ASCII characters and no spaces"));
     }
   }
 
+  // The complaint begins with the field.
   void Require(bool condition, absl::string_view complaint) {
-    if (status_.ok() && !condition) status_ = absl::InvalidArgumentError(absl::StrCat(where_, ": ", complaint));
+    if (status_.ok() && !condition) Refuse(complaint.substr(0, complaint.find(' ')), complaint);
   }
 
   const absl::Status& status() const { return status_; }
@@ -70,7 +71,12 @@ class Checker {
  private:
   template <typename T>
   void Complain(absl::string_view field, T value, absl::string_view complaint) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(where_, ": ", field, " = ", value, " ", complaint));
+    Refuse(field, absl::StrCat(field, " = ", value, " ", complaint));
+  }
+
+  void Refuse(absl::string_view field, absl::string_view complaint) {
+    status_ = net::WithErrorInfo(absl::InvalidArgumentError(absl::StrCat(where_, ": ", complaint)), "INVALID_FIELD",
+                                 {{"field", std::string(field)}});
   }
 
   const std::string where_;
@@ -189,6 +195,8 @@ absl::Status ValidateConstraints(const std::string& job, const v1::Constraints& 
   check.Require(constraints.memory_limit_bytes() >= -1,
                 absl::StrCat("memory_limit_bytes = ", constraints.memory_limit_bytes(),
                              "; use bytes, 0 for the least-memory plan or -1 to keep everything"));
+  check.Require(constraints.frozen_generation() >= 0,
+                absl::StrCat("frozen_generation = ", constraints.frozen_generation(), "; use the generation of a plan, or 0"));
   for (int i = 0; i < constraints.pins_size(); ++i) {
     const v1::Pin& pin = constraints.pins(i);
     check.Require(!pin.block_glob().empty() || !pin.label_glob().empty(),

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/grpc_status.h"
+#include "net/error_info.h"
 
 namespace tidetape::server {
 
@@ -70,7 +70,7 @@ void WatchStream::Drain(absl::Duration reconnect_after) {
 void WatchStream::Close(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (std::exchange(finished_, true)) return;
-  Finish(ToGrpc(status));
+  Finish(net::ToGrpc(status));
 }
 
 void WatchStream::OnCancel() { Close(absl::CancelledError("the watcher is gone")); }

@@ -33,6 +33,12 @@ def tidetapectl():
     return _program("tidetapectl")
 
 
+@pytest.fixture(scope="session")
+def fake_jobs_program():
+    """The built fake_jobs: ranks of jobs that nobody trains."""
+    return _program("fake_jobs")
+
+
 @pytest.fixture
 def attach():
     """tidetape.attach, whose sessions end with the test."""

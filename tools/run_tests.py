@@ -25,11 +25,14 @@ def count_cases(path: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def bazel_results(expression: str) -> list[Path]:
+# Long tests that run under the sanitizers; see .bazelrc.
+SANITIZED = "attr(tags, '\\bsanitized\\b', tests(//...))"
+
+
+def bazel_results(expression: str, *config: str) -> list[Path]:
     """Where Bazel leaves the results of the tests that the query names. A test that did not run has none."""
-    logs = Path(
-        subprocess.check_output(["bazel", "info", "bazel-testlogs"], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).strip()
-    )
+    command = ["bazel", "info", *config, "bazel-testlogs"]
+    logs = Path(subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL).strip())
     labels = subprocess.check_output(["bazel", "query", expression], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).split()
     return [logs / label.removeprefix("//").replace(":", "/", 1) / "test.xml" for label in labels]
 
@@ -50,6 +53,14 @@ def main() -> int:
 
     filters = "--test_tag_filters=" + ("long" if options.long else "-long")
     bazel = subprocess.run(["bazel", "test", "--keep_going", "--nocache_test_results", filters, "//..."], cwd=ROOT).returncode
+    if options.long:
+        sanitized = bazel_results(SANITIZED, "--config=asan")
+        for path in sanitized:
+            path.unlink(missing_ok=True)
+        labels = subprocess.check_output(["bazel", "query", SANITIZED], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).split()
+        command = ["bazel", "test", "--config=asan", "--nocache_test_results", *labels]
+        bazel = subprocess.run(command, cwd=ROOT).returncode or bazel
+        results += sanitized
     marks = "long" if options.long else "not long"
     pytest = subprocess.run([sys.executable, "-m", "pytest", "-m", marks, f"--junitxml={pytest_results}"], cwd=ROOT).returncode
 

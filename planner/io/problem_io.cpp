@@ -71,6 +71,8 @@ BackwardEvent FromProto(const v1::BackwardEvent& proto) {
           .start_live_bytes = proto.start_live_bytes()};
 }
 
+}  // namespace
+
 v1::PeakHolder ToProto(const PlanningProblem& problem, const PeakHolder& holder) {
   v1::PeakHolder proto;
   switch (holder.phase) {
@@ -93,8 +95,6 @@ v1::PeakHolder ToProto(const PlanningProblem& problem, const PeakHolder& holder)
   }
   return proto;
 }
-
-}  // namespace
 
 BlockTape FromProto(const v1::BlockTape& proto) {
   BlockTape tape;

@@ -21,6 +21,8 @@ v1::BlockTape ToProto(const BlockTape& tape);
 v1::BlockInstance ToProto(const BlockInstance& instance);
 v1::PlanningProblem ToProto(const PlanningProblem& problem);
 v1::FrontierPoint ToProto(const FrontierPoint& point);
+// With the block's name.
+v1::PeakHolder ToProto(const PlanningProblem& problem, const PeakHolder& holder);
 
 // The plan as agents get it, without the job's own fields (generation, job, incarnation, etag, reason, time). Saved storages are
 // named by site with ACTION_SAVE and the rest is replayed; under kUnlimitedBytes the default is ACTION_SAVE, and the sites are

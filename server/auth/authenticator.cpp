@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "net/error_info.h"
 
 namespace tidetape::server {
 namespace {
@@ -24,13 +25,17 @@ absl::StatusOr<Principal> Authenticator::IdentifyHeader(const std::optional<std:
                                                         const std::string& otherwise) const {
   if (tokens_ == nullptr) return Principal{otherwise, Role::kOperator, "*"};
   if (!authorization.has_value()) {
-    return absl::UnauthenticatedError("a token is needed; set TIDETAPE_TOKEN_FILE to the file that holds yours");
+    return net::WithErrorInfo(absl::UnauthenticatedError("a token is needed; set TIDETAPE_TOKEN_FILE to the file that holds yours"),
+                              "TOKEN_MISSING");
   }
   if (!absl::StartsWithIgnoreCase(*authorization, kScheme))
-    return absl::UnauthenticatedError("the authorization is not a bearer token");
+    return net::WithErrorInfo(absl::UnauthenticatedError("the authorization is not a bearer token"), "TOKEN_MISSING");
   const std::string token(absl::StripAsciiWhitespace(authorization->substr(sizeof(kScheme) - 1)));
   std::optional<Principal> principal = tokens_->table()->Find(token);
-  if (!principal.has_value()) return absl::UnauthenticatedError("the token is not known here; ask the operator for a new one");
+  if (!principal.has_value()) {
+    return net::WithErrorInfo(absl::UnauthenticatedError("the token is not known here; ask the operator for a new one"),
+                              "TOKEN_UNKNOWN");
+  }
   return *std::move(principal);
 }
 

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include "absl/strings/str_cat.h"
+#include "net/error_info.h"
 
 namespace tidetape::server {
 namespace {
@@ -40,7 +41,7 @@ absl::Status CheckRight(const Principal& who, Right right, const std::string& jo
   } else {
     absl::StrAppend(&message, "; this takes the token of a reader or an operator");
   }
-  return absl::PermissionDeniedError(message);
+  return net::WithErrorInfo(absl::PermissionDeniedError(message), "RIGHT_MISSING", {{"name", who.name}});
 }
 
 }  // namespace tidetape::server

@@ -26,24 +26,28 @@ void Client::SetDeadline(absl::Duration timeout, grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
 }
 
-absl::Status Client::Explain(const grpc::Status& status, const std::string& job) {
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  if (code == absl::StatusCode::kUnavailable) {
-    return absl::UnavailableError(absl::StrCat("no answer from ", server_, ": ", status.error_message(),
-                                               "; is tidetape-server running there? Use --server or TIDETAPE_SERVER for another"));
+absl::Status Client::Explain(const absl::Status& status, const std::string& job) {
+  // What programs read stays; people are told more.
+  const auto saying = [&status](const std::string& message) {
+    absl::Status said(status.code(), message);
+    status.ForEachPayload([&said](absl::string_view type, const absl::Cord& payload) { said.SetPayload(type, payload); });
+    return said;
+  };
+  if (absl::IsUnavailable(status)) {
+    return saying(absl::StrCat("no answer from ", server_, ": ", status.message(),
+                               "; is tidetape-server running there? Use --server, TIDETAPE_SERVER or a context for another"));
   }
-  if (code == absl::StatusCode::kDeadlineExceeded) {
-    return absl::DeadlineExceededError(
-        absl::StrCat(server_, " did not answer within ", absl::FormatDuration(timeout_), "; use --timeout for more"));
+  if (absl::IsDeadlineExceeded(status)) {
+    return saying(absl::StrCat(server_, " did not answer within ", absl::FormatDuration(timeout_), "; use --timeout for more"));
   }
-  if (code != absl::StatusCode::kNotFound || job.empty()) return absl::Status(code, status.error_message());
+  const auto info = net::ErrorInfoOf(status);
+  if (!info.has_value() || info->reason() != "JOB_NOT_FOUND") return status;
   std::vector<std::string> names;
   if (const auto jobs = Call(&v1::PlannerService::Stub::ListJobs, v1::ListJobsRequest()); jobs.ok()) {
     for (const auto& known : jobs->jobs()) names.push_back(known.job());
   }
   const std::string closest = ClosestName(job, names);
-  return absl::NotFoundError(
-      absl::StrCat(status.error_message(), closest.empty() ? "" : absl::StrCat(". Did you mean '", closest, "'?")));
+  return closest.empty() ? status : saying(absl::StrCat(status.message(), ". Did you mean '", closest, "'?"));
 }
 
 absl::Status Client::Watch(const std::string& job, absl::Duration duration,
@@ -64,7 +68,7 @@ absl::Status Client::Watch(const std::string& job, absl::Duration duration,
   const grpc::Status status = reader->Finish();
   // The time to watch is over, which is what was asked for.
   if (status.error_code() == grpc::DEADLINE_EXCEEDED) return absl::OkStatus();
-  return status.ok() ? absl::OkStatus() : Explain(status, job);
+  return status.ok() ? absl::OkStatus() : Explain(net::FromGrpc(status), job);
 }
 
 }  // namespace tidetape::ctl

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "net/client_security.h"
+#include "net/error_info.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::ctl {
@@ -32,7 +33,7 @@ class Client {
     credentials_.AddToken(context);
     Response response;
     const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
-    if (!status.ok()) return Explain(status, JobOf(request));
+    if (!status.ok()) return Explain(net::FromGrpc(status), JobOf(request));
     return response;
   }
 
@@ -47,7 +48,7 @@ class Client {
   }
 
   static void SetDeadline(absl::Duration timeout, grpc::ClientContext& context);
-  absl::Status Explain(const grpc::Status& status, const std::string& job);
+  absl::Status Explain(const absl::Status& status, const std::string& job);
 
   const std::string server_;
   const absl::Duration timeout_;

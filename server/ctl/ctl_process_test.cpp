@@ -5,12 +5,15 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "server/example_job.h"
 #include "server/fake_agent.h"
@@ -109,8 +112,12 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_THAT(Ctl("jobs").output, HasSubstr("ended"));
 
   const Outcome unknown = Ctl("plan exampel");
-  EXPECT_EQ(unknown.code, 1);
+  EXPECT_EQ(unknown.code, 5);
   EXPECT_THAT(unknown.output, HasSubstr("Did you mean 'example'?"));
+  const Outcome machine = Ctl("plan exampel -o json");
+  EXPECT_EQ(machine.code, 5);
+  EXPECT_THAT(machine.output, HasSubstr("{\"error\":{\"code\":\"NOT_FOUND\",\"reason\":\"JOB_NOT_FOUND\","));
+  EXPECT_THAT(machine.output, HasSubstr("\"metadata\":{\"job\":\"exampel\"}}}"));
 
   // What the server would solve can be solved without it.
   EXPECT_EQ(server.Stop(), 0);
@@ -118,6 +125,199 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_EQ(solved.code, 0) << solved.output;
   EXPECT_THAT(solved.output, HasSubstr("\"step_peak_bytes\": 1300"));
   EXPECT_THAT(Ctl("frontier --format json --file " + Temporary("problem.json")).output, HasSubstr("{\"saved_bytes\": 200,"));
+}
+
+// A job whose agent holds a plan of generation 1 under 1300 bytes.
+class PlannedJob {
+ public:
+  PlannedJob() : agent_(server_.address(), ExampleHello()) {
+    agent_.SendTape(ExampleTape());
+    agent_.SendReport(ExampleReport());
+    EXPECT_EQ(agent_.WaitForPlan(1).generation(), 1);
+  }
+
+  FakeAgent& agent() { return agent_; }
+
+ private:
+  ServerProcess server_;
+  FakeAgent agent_;
+};
+
+TEST(CtlProcess, LimitsArePutOnAJobAndTakenAway) {
+  PlannedJob job;
+  EXPECT_EQ(Ctl("set-limit example 1200B").output, "example: limit 1.17 KiB\n");
+  EXPECT_EQ(job.agent().WaitForPlan(2).step_peak_bytes(), 1200);
+  EXPECT_THAT(Ctl("job example").output, HasSubstr("asked        limit 1.17 KiB"));
+  EXPECT_EQ(Ctl("set-limit example own").output, "example: limit the agents' own\n");
+  EXPECT_EQ(job.agent().WaitForPlan(3).step_peak_bytes(), 1300);
+  const Outcome nonsense = Ctl("set-limit example lots");
+  EXPECT_EQ(nonsense.code, 1);
+  EXPECT_THAT(nonsense.output, HasSubstr("or \"own\""));
+}
+
+TEST(CtlProcess, PinsAreAddedToThoseThereAre) {
+  PlannedJob job;
+  EXPECT_EQ(Ctl("pin example --value 'aten::op2' --block layers.1 --replay").code, 0);
+  EXPECT_EQ(Ctl("pin example --value 'aten::op1' --save").output,
+            "example: limit the agents' own\n  replay aten::op2 in layers.1\n  save aten::op1 in *\n");
+  EXPECT_THAT(Ctl("job example -o json").output, HasSubstr("\"label_glob\": \"aten::op1\""));
+  EXPECT_EQ(Ctl("pin example --clear").output, "example: limit the agents' own\n");
+  EXPECT_EQ(Ctl("pin example --value x").code, 1);
+  EXPECT_EQ(Ctl("pin example --value x --save --replay").code, 1);
+  EXPECT_EQ(Ctl("pin example --clear --save").code, 1);
+}
+
+TEST(CtlProcess, APlanIsFrozenRolledBackAndResumed) {
+  PlannedJob job;
+  EXPECT_EQ(Ctl("freeze example").output, "example: limit the agents' own, frozen at generation 1\n");
+  EXPECT_EQ(Ctl("resume example").output, "example: limit the agents' own\n");
+  ASSERT_EQ(Ctl("set-limit example 1200B").code, 0);
+  ASSERT_EQ(job.agent().WaitForPlan(2).step_peak_bytes(), 1200);
+  EXPECT_EQ(Ctl("rollback example").output, "example: limit 1.17 KiB, frozen at generation 1\n");
+  const v1::Plan back = job.agent().WaitForPlan(3);
+  EXPECT_EQ(back.step_peak_bytes(), 1300);
+  EXPECT_EQ(back.repeats_generation(), 1);
+  EXPECT_EQ(Ctl("rollback example --to 2").output, "example: limit 1.17 KiB, frozen at generation 2\n");
+  EXPECT_EQ(job.agent().WaitForPlan(4).step_peak_bytes(), 1200);
+  const Outcome unknown = Ctl("rollback example --to 77");
+  EXPECT_EQ(unknown.code, 5);
+  EXPECT_THAT(unknown.output, HasSubstr("no plan of generation 77"));
+  EXPECT_THAT(Ctl("plans example -o wide").output, HasSubstr("REPEATS"));
+  EXPECT_THAT(Ctl("plan example --generation 1").output, HasSubstr("step peak    1.27 KiB"));
+}
+
+TEST(CtlProcess, DisablingIsRefusedWhereTheJobWouldNotFit) {
+  PlannedJob job;
+  const Outcome refused = Ctl("disable example");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("reaches 1.37 KiB, above its limit of 1.27 KiB"));
+  EXPECT_EQ(Ctl("disable example --force").output, "example: disabled, everything is kept\n");
+  EXPECT_EQ(job.agent().WaitForPlan(2).saved_bytes(), 400);
+  EXPECT_EQ(Ctl("resume example").code, 0);
+  EXPECT_EQ(job.agent().WaitForPlan(3).step_peak_bytes(), 1300);
+}
+
+TEST(CtlProcess, PlansAreCompared) {
+  PlannedJob job;
+  const Outcome alone = Ctl("compare example");
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.output, HasSubstr("no plan before generation 1"));
+  ASSERT_EQ(Ctl("set-limit example max").code, 0);
+  ASSERT_EQ(job.agent().WaitForPlan(2).saved_bytes(), 400);
+  const Outcome compared = Ctl("compare example");
+  EXPECT_EQ(compared.code, 0);
+  EXPECT_THAT(compared.output, HasSubstr("+100 B"));
+  EXPECT_THAT(compared.output, HasSubstr("-1 ms"));
+  EXPECT_THAT(compared.output, HasSubstr("aten::op2"));
+  EXPECT_EQ(Ctl("compare example@1 example@2").output, compared.output);
+  EXPECT_THAT(Ctl("compare example@1 example@1").output, HasSubstr("all blocks keep the same"));
+  EXPECT_THAT(Ctl("compare example -o json").output, HasSubstr("\"newly_kept\":[\"aten::op2\"],\"no_longer_kept\":[]}"));
+}
+
+TEST(CtlProcess, WatchingPrintsWhatChanges) {
+  PlannedJob job;
+  EXPECT_THAT(Ctl("memory example").output, HasSubstr("backward of layers.1"));
+  // Nothing changes: one line.
+  const std::string once = Ctl("jobs -w --every 0.05 --for 0.3 -o json").output;
+  EXPECT_EQ(std::count(once.begin(), once.end(), '\n'), 1) << once;
+  std::thread later([] {
+    absl::SleepFor(absl::Milliseconds(300));
+    EXPECT_EQ(Ctl("set-limit example 1200B").code, 0);
+  });
+  const std::string twice = Ctl("plan example -w --every 0.05 --for 3 -o json").output;
+  later.join();
+  EXPECT_THAT(twice, HasSubstr("\"generation\":\"1\""));
+  EXPECT_THAT(twice, HasSubstr("\"generation\":\"2\""));
+}
+
+TEST(CtlProcess, AContextStandsForAServer) {
+  PlannedJob job;
+  setenv("TIDETAPE_CONTEXTS", Temporary("contexts.toml").c_str(), 1);
+  const std::string address = getenv("TIDETAPE_SERVER");
+  unsetenv("TIDETAPE_SERVER");
+  EXPECT_THAT(Ctl("context list").output, HasSubstr("no contexts"));
+  EXPECT_EQ(Ctl("context set here --server " + address).code, 0);
+  EXPECT_EQ(Ctl("context set nowhere --server 127.0.0.1:1 --token-file some.token").code, 0);
+  EXPECT_THAT(Ctl("jobs").output, HasSubstr("example"));
+  EXPECT_EQ(Ctl("jobs --context nowhere --timeout 5").code, 1);  // its token file is not there
+  EXPECT_EQ(Ctl("context use nowhere").code, 0);
+  EXPECT_THAT(Ctl("context list -o json").output, HasSubstr("\"name\":\"nowhere\",\"current\":true"));
+  EXPECT_EQ(Ctl("context use her").code, 5);
+  EXPECT_THAT(Ctl("context use her").output, HasSubstr("Did you mean 'here'?"));
+  EXPECT_EQ(Ctl("context delete nowhere").code, 0);
+  EXPECT_EQ(Ctl("context names").output, "here\n");
+  EXPECT_EQ(Ctl("context set 'a b' --server x:1").code, 1);
+  EXPECT_THAT(Ctl("context lst").output, HasSubstr("Did you mean 'list'?"));
+}
+
+// The fields that programs rely on, for each kind of answer. Fields may be added here, never taken away.
+TEST(CtlProcess, JsonKeepsItsFields) {
+  PlannedJob job;
+  const std::pair<const char*, std::vector<const char*>> answers[] = {
+      {"jobs",
+       {"jobs", "job", "state", "incarnation", "world_size", "connected_ranks", "generation", "memory_limit_bytes",
+        "step_peak_bytes", "step_seconds", "step", "waiting_for", "predicted_peak_bytes", "predicted_replay_seconds",
+        "replay_seconds", "end_reason"}},
+      {"job example",
+       {"summary", "ranks", "constraints", "device", "torch_version", "events", "constraints_etag", "rank", "node", "connected",
+        "active_generation", "held_generation", "last_report", "silent_seconds", "plan_error", "reports"}},
+      {"plan example",
+       {"plan", "generation", "etag", "blocks", "block", "name", "saved", "replayed", "saved_bytes", "replay_seconds",
+        "own_peak_bytes", "step_peak_bytes", "lower_bound_seconds", "gap_ratio", "feasible", "least_peak_bytes", "reason",
+        "committed_unix_micros", "repeats_generation"}},
+      {"plans example", {"plans", "generation", "repeats_generation", "reason"}},
+      {"frontier example",
+       {"points", "bytes", "replay_seconds", "current", "memory_limit_bytes", "least_peak_bytes", "largest_peak_bytes"}},
+      {"memory example", {"intervals", "place", "phase", "predicted_peak_bytes", "generation", "predicted_step_peak_bytes"}},
+      {"explain example",
+       {"blocks", "values", "label", "site", "bytes", "action", "other_choice_seconds", "other_choice_bytes", "why"}},
+  };
+  for (const auto& [command, fields] : answers) {
+    const Outcome outcome = Ctl(std::string(command) + " -o json");
+    EXPECT_EQ(outcome.code, 0) << command;
+    for (const char* field : fields) EXPECT_THAT(outcome.output, HasSubstr(std::string("\"") + field + "\":")) << command;
+  }
+}
+
+// Completes the last word of the line as the shell would.
+std::string Complete(const std::string& shell, const std::string& line) {
+  const std::string script = Temporary("completion." + shell);
+  EXPECT_EQ(Ctl("completion " + shell + " > " + script).code, 0);
+  // The script calls tidetapectl by its name.
+  const std::string path = "PATH=$PWD/server:$PATH ";
+  const std::string run = shell == "fish"
+                              ? "fish --no-config -c 'source " + script + "; complete -C \"" + line + "\"'"
+                              : shell + (shell == "zsh" ? " -f" : " --norc") + " -c 'source " + script + "; words=(" + line +
+                                    " ); COMP_WORDS=(\"${words[@]}\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tidetapectl; " +
+                                    "echo \"${COMPREPLY[@]}\"'";
+  FILE* pipe = popen((path + run + " 2>&1").c_str(), "r");
+  std::string output;
+  char buffer[4096];
+  for (size_t size; (size = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) output.append(buffer, size);
+  pclose(pipe);
+  return output;
+}
+
+TEST(CtlProcess, BashAndFishCompleteCommandsOptionsAndJobs) {
+  PlannedJob job;
+  for (const char* shell : {"bash", "fish"}) {
+    EXPECT_THAT(Complete(shell, "tidetapectl rollb"), HasSubstr("rollback")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl rollback exa"), HasSubstr("example")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl rollback example --t"), HasSubstr("--to")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl --timeout 5 frontier exa"), HasSubstr("example")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl jobs -o w"), HasSubstr("wide")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl context us"), HasSubstr("use")) << shell;
+    EXPECT_THAT(Complete(shell, "tidetapectl completion f"), HasSubstr("fish")) << shell;
+  }
+}
+
+TEST(CtlProcess, ZshTakesItsScript) {
+  const std::string script = Temporary("completion.zsh");
+  ASSERT_EQ(Ctl("completion zsh > " + script).code, 0);
+  EXPECT_EQ(std::system(
+                ("zsh -f -c 'autoload -U compinit && compinit -D -u && source " + script + " && whence -w _tidetapectl'").c_str()),
+            0);
+  EXPECT_EQ(Ctl("completion csh").code, 2);
 }
 
 TEST(CtlProcess, SaysWhatIsWrong) {

@@ -57,7 +57,7 @@ TEST(FrontierSvg, PointsLieWithinThePicture) {
   size_t circles = 0;
   for (size_t at = svg.find("cx=\""); at != std::string::npos; at = svg.find("cx=\"", at + 1)) {
     const double x = std::stod(svg.substr(at + 4)), y = std::stod(svg.substr(svg.find("cy=\"", at) + 4));
-    EXPECT_TRUE(x >= 90 && x <= 696 && y >= 48 && y <= 376) << x << " " << y;
+    EXPECT_TRUE(x >= 60 && x <= 696 && y >= 62 && y <= 388) << x << " " << y;
     ++circles;
   }
   EXPECT_EQ(circles, 4);

@@ -44,14 +44,14 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort, Format format,
-                       std::ostream& out) {
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort,
+                       const OutputFormat& format, std::ostream& out) {
   auto problem = planner::ReadProblemFile(path);
   if (!problem.ok()) return problem.status();
   if (memory_limit_bytes.has_value()) problem->memory_limit_bytes = planner::LimitForPlanner(*memory_limit_bytes);
   const auto plan = planner::PlanStepClosely(*problem, effort);
   if (!plan.ok()) return InFile(path, plan.status());
-  if (format == Format::kJson) {
+  if (format.json()) {
     out << planner::StepPlanJson(*plan) << "\n";
   } else {
     PrintPlan(planner::ToProto(*problem, *plan), out);
@@ -59,8 +59,8 @@ absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_li
   return absl::OkStatus();
 }
 
-absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg, Format format,
-                               std::ostream& out) {
+absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg,
+                               const OutputFormat& format, std::ostream& out) {
   const auto problem = planner::ReadProblemFile(path);
   if (!problem.ok()) return problem.status();
   const auto tape = ChooseTape(*problem, block);
@@ -74,7 +74,7 @@ absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> b
   if (!svg.empty()) {
     if (absl::Status status = WriteFile(svg, FrontierSvg(picture)); !status.ok()) return status;
   }
-  if (format == Format::kJson) {
+  if (format.json()) {
     out << planner::BlockFrontierJson(*hull) << "\n";
     return absl::OkStatus();
   }

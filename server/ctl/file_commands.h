@@ -13,13 +13,13 @@ namespace tidetape::ctl {
 
 // Prints the plan of the problem in the file, under its own limit or another. An infeasible limit is no error: see "feasible".
 // `effort` as of planner::PlanStepClosely.
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort, Format format,
-                       std::ostream& out);
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort,
+                       const OutputFormat& format, std::ostream& out);
 
 // Prints the hull of one tape of the problem in the file, that of block `block` where given; a problem with several tapes needs
 // one. Writes a picture where `svg` is not empty.
-absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg, Format format,
-                               std::ostream& out);
+absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg,
+                               const OutputFormat& format, std::ostream& out);
 
 // Writes a whole file.
 absl::Status WriteFile(const std::string& path, const std::string& content);

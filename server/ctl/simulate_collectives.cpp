@@ -11,7 +11,7 @@
 #include "collectives/simulator/compare_schemes.h"
 #include "server/ctl/machine_file.h"
 #include "server/ctl/table.h"
-#include "server/ctl/units.h"
+#include "server/units.h"
 
 namespace tidetape::ctl {
 namespace {
@@ -66,7 +66,7 @@ void PrintJson(const std::string& model, const Machine& machine, const std::vect
     SetNumber(cells, "staging_bytes", static_cast<double>(row.cost.staging_bytes));
     SetNumber(cells, "peak_bytes", static_cast<double>(row.cost.peak_bytes));
   }
-  out << ToJson(report, true);
+  out << ToJson(report, OutputFormat{OutputFormat::kJson});
 }
 
 std::string LinkText(const collectives::LinkModel& link) {
@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<int32_t>> ParseGpus(const std::string& text) {
   return gpus;
 }
 
-absl::Status SimulateCollectives(const SimulateCollectivesArguments& arguments, Format format, std::ostream& out) {
+absl::Status SimulateCollectives(const SimulateCollectivesArguments& arguments, const OutputFormat& format, std::ostream& out) {
   const auto gpus = ParseGpus(arguments.gpus);
   if (!gpus.ok()) return gpus.status();
   const auto model = collectives::ModelNamed(arguments.model);
@@ -144,7 +144,7 @@ absl::Status SimulateCollectives(const SimulateCollectivesArguments& arguments, 
     if (!costs.ok()) return costs.status();
     for (const SchemeCost& cost : *costs) rows.push_back({count, cost, costs->front().step_seconds()});
   }
-  if (format == Format::kJson) {
+  if (format.json()) {
     PrintJson(model->name, *machine, rows, out);
   } else {
     PrintText(arguments, *model, *machine, rows, out);

@@ -27,7 +27,7 @@ struct SimulateCollectivesArguments {
 absl::StatusOr<std::vector<int32_t>> ParseGpus(const std::string& text);
 
 // Prints a table with its assumptions, or JSON: {"model", "assumptions": [], "machine": {}, "rows": [{"gpus", "scheme", ...}]}.
-absl::Status SimulateCollectives(const SimulateCollectivesArguments& arguments, Format format, std::ostream& out);
+absl::Status SimulateCollectives(const SimulateCollectivesArguments& arguments, const OutputFormat& format, std::ostream& out);
 
 }  // namespace tidetape::ctl
 

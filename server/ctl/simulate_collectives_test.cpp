@@ -55,7 +55,7 @@ TEST(SimulateCollectivesTest, PrintsTheTableAndItsAssumptions) {
   SimulateCollectivesArguments arguments;
   arguments.gpus = "64";
   std::ostringstream out;
-  const absl::Status status = SimulateCollectives(arguments, Format::kText, out);
+  const absl::Status status = SimulateCollectives(arguments, OutputFormat{}, out);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(out.str(), AllOf(HasSubstr("llama-3.1-70b, 70.55 billion parameters, 8 ranks a node"), HasSubstr("64    stock"),
                                HasSubstr("64    symm-mem"), HasSubstr("64    tidetape"), HasSubstr("Assumptions:"),
@@ -67,7 +67,7 @@ TEST(SimulateCollectivesTest, PrintsJson) {
   arguments.gpus = "8,16";
   arguments.model = "qwen3-30b-a3b";
   std::ostringstream out;
-  const absl::Status status = SimulateCollectives(arguments, Format::kJson, out);
+  const absl::Status status = SimulateCollectives(arguments, OutputFormat{OutputFormat::kJson}, out);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(out.str(), AllOf(HasSubstr("\"scheme\": \"tidetape\""), HasSubstr("\"gpus\": 16"), HasSubstr("\"over_stock\": 1,")));
 }
@@ -76,7 +76,7 @@ TEST(SimulateCollectivesTest, NamesAWrongModel) {
   SimulateCollectivesArguments arguments;
   arguments.model = "llama";
   std::ostringstream out;
-  EXPECT_THAT(std::string(SimulateCollectives(arguments, Format::kText, out).message()), HasSubstr("llama-3.1-70b"));
+  EXPECT_THAT(std::string(SimulateCollectives(arguments, OutputFormat{}, out).message()), HasSubstr("llama-3.1-70b"));
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ std::shared_ptr<httplib::Server> HttpServer::MakeServer() const {
   server->set_pre_routing_handler([this](const httplib::Request& from, httplib::Response& to) {
     HttpRequest request;
     if (from.has_header("Authorization")) request.authorization = from.get_header_value("Authorization");
+    for (const auto& [name, value] : from.params) request.query.emplace(name, value);
     const HttpResponse response = Answer(from.method, from.path, request);
     to.status = response.status;
     for (const auto& [name, value] : response.headers) to.set_header(name.c_str(), value);
@@ -104,6 +105,8 @@ std::shared_ptr<httplib::Server> HttpServer::MakeServer() const {
 }
 
 HttpResponse HttpServer::Answer(const std::string& method, const std::string& path, const HttpRequest& request) const {
+  // Links of a page are relative to the folder that it is in.
+  if (!options_.prefix.empty() && path == options_.prefix) return {.status = 301, .headers = {{"Location", options_.prefix + "/"}}};
   const auto page = absl::StartsWith(path, options_.prefix) ? pages_.find(path.substr(options_.prefix.size())) : pages_.end();
   if (page == pages_.end()) {
     std::string body = "There is no such page. There are:";

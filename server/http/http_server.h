@@ -27,6 +27,8 @@ namespace tidetape::server {
 struct HttpRequest {
   // The header of that name; unset where there is none.
   std::optional<std::string> authorization;
+  // What follows a ? in the address, decoded; of equal names the first.
+  std::map<std::string, std::string> query = {};
 };
 
 struct HttpResponse {

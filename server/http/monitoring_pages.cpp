@@ -1,25 +1,10 @@
 #include "server/http/monitoring_pages.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/auth/rights.h"
+#include "server/http/reader_check.h"
 #include "server/metrics/metrics_page.h"
 
 namespace tidetape::server {
-namespace {
-
-absl::Status CheckReader(const Authenticator& authenticator, const HttpRequest& request) {
-  const absl::StatusOr<Principal> who = authenticator.IdentifyHeader(request.authorization, "anyone");
-  return who.ok() ? CheckRight(*who, Right::kList, "") : who.status();
-}
-
-HttpResponse Refuse(const absl::Status& status) {
-  HttpResponse response{.status = absl::IsUnauthenticated(status) ? 401 : 403, .body = absl::StrCat(status.message(), "\n")};
-  if (response.status == 401) response.headers["WWW-Authenticate"] = "Bearer";
-  return response;
-}
-
-}  // namespace
-
 std::map<std::string, HttpServer::Page> MakeMonitoringPages(const MonitoringSources& sources) {
   std::map<std::string, HttpServer::Page> pages;
   pages["/healthz"] = [](const HttpRequest&) { return HttpResponse{.body = "ok\n"}; };
@@ -30,7 +15,7 @@ std::map<std::string, HttpServer::Page> MakeMonitoringPages(const MonitoringSour
     return HttpResponse{.status = 503, .body = may_know ? absl::StrCat("not ready: ", ready.message(), "\n") : "not ready\n"};
   };
   pages["/metrics"] = [sources](const HttpRequest& request) {
-    if (absl::Status status = CheckReader(*sources.authenticator, request); !status.ok()) return Refuse(status);
+    if (absl::Status status = CheckReader(*sources.authenticator, request); !status.ok()) return Refuse(status, "Bearer");
     return HttpResponse{.content_type = kMetricsContentType, .body = sources.metrics()};
   };
   return pages;

@@ -1,8 +1,8 @@
-#include "server/ctl/units.h"
+#include "server/units.h"
 
 #include <gtest/gtest.h>
 
-namespace tidetape::ctl {
+namespace tidetape {
 namespace {
 
 TEST(Units, ParsesBytes) {
@@ -40,4 +40,4 @@ TEST(Units, Formats) {
 }
 
 }  // namespace
-}  // namespace tidetape::ctl
+}  // namespace tidetape

@@ -1,4 +1,4 @@
-#include "server/ctl/units.h"
+#include "server/units.h"
 
 #include <cctype>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace tidetape::ctl {
+namespace tidetape {
 
 absl::StatusOr<int64_t> ParseBytes(const std::string& text) {
   static const auto& kUnits = *new std::map<std::string, double>{
@@ -67,4 +67,4 @@ std::string FormatSeconds(double seconds) {
   return absl::StrFormat("%.3g s", seconds);
 }
 
-}  // namespace tidetape::ctl
+}  // namespace tidetape

@@ -1,13 +1,13 @@
 // Bytes and seconds as people write and read them.
-#ifndef TIDETAPE_SERVER_CTL_UNITS_H_
-#define TIDETAPE_SERVER_CTL_UNITS_H_
+#ifndef TIDETAPE_SERVER_UNITS_H_
+#define TIDETAPE_SERVER_UNITS_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace tidetape::ctl {
+namespace tidetape {
 
 // "3.5GiB", "800MB", "1024" (bytes) as bytes; "min" is 0 (least memory), "max" is -1 (keep everything). InvalidArgument otherwise.
 absl::StatusOr<int64_t> ParseLimit(const std::string& text);
@@ -24,6 +24,6 @@ std::string FormatLimit(int64_t bytes);
 // As in "12.3 ms".
 std::string FormatSeconds(double seconds);
 
-}  // namespace tidetape::ctl
+}  // namespace tidetape
 
-#endif  // TIDETAPE_SERVER_CTL_UNITS_H_
+#endif  // TIDETAPE_SERVER_UNITS_H_

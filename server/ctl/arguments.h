@@ -1,0 +1,71 @@
+// What a command line of tidetapectl says.
+#ifndef TIDETAPE_SERVER_CTL_ARGUMENTS_H_
+#define TIDETAPE_SERVER_CTL_ARGUMENTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "net/client_security.h"
+#include "server/ctl/client.h"
+#include "server/ctl/output.h"
+#include "server/ctl/simulate_collectives.h"
+
+namespace tidetape::ctl {
+
+// Where the server is and how to prove who one is; what a context holds. Empty: not said.
+struct Connection {
+  std::string server;
+  net::ClientSecurity security;
+};
+
+// Fields of other commands than the one that runs are unused.
+struct Arguments {
+  Connection connection;
+  net::ClientCredentials credentials;  // what the files of `connection` hold
+  double timeout_seconds = 10;
+  std::string context;
+  OutputFormat output;
+
+  bool watch = false;
+  double every_seconds = 2;
+  double for_seconds = 0;  // 0: until interrupted
+
+  std::string job;
+  std::string other_job;
+  std::string file;
+  std::string svg;
+  std::string name;
+  std::optional<int32_t> block;
+  std::string memory_limit;
+  int64_t effort = 0;
+  std::string additional_base = "0";
+  std::optional<int64_t> generation;
+  std::string block_glob;
+  std::string value_glob;
+  bool save = false;
+  bool replay = false;
+  bool clear = false;
+  bool force = false;
+  SimulateCollectivesArguments collectives;
+};
+
+// A command prints to `out`, and nothing where it fails.
+using Command = absl::Status (*)(const Arguments& arguments, std::ostream& out);
+
+inline Client MakeClient(const Arguments& arguments) {
+  return Client(arguments.connection.server, absl::Seconds(arguments.timeout_seconds), arguments.credentials);
+}
+
+// How long `watch` and -w go on.
+inline absl::Duration WatchTime(const Arguments& arguments) {
+  return arguments.for_seconds > 0 ? absl::Seconds(arguments.for_seconds) : absl::InfiniteDuration();
+}
+
+}  // namespace tidetape::ctl
+
+#endif  // TIDETAPE_SERVER_CTL_ARGUMENTS_H_

@@ -1,0 +1,28 @@
+#include "server/words.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace tidetape {
+
+std::string StateName(v1::JobSummary::State state) {
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::JobSummary::State_Name(state), "STATE_"));
+}
+
+std::string ActionName(v1::Action action) {
+  if (action == v1::ACTION_UNSPECIFIED) return "-";
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::Action_Name(action), "ACTION_"));
+}
+
+std::string HolderText(const v1::PeakHolder& holder) {
+  const std::string phase = absl::AsciiStrToLower(absl::StripPrefix(v1::PeakHolder::Phase_Name(holder.phase()), "PHASE_"));
+  return holder.name().empty() ? phase : absl::StrCat(phase, " of ", holder.name());
+}
+
+std::string ResidualText(const v1::JobSummary& job) {
+  return job.has_peak_residual_ratio() ? absl::StrFormat("%+.2f %%", 100 * job.peak_residual_ratio()) : "-";
+}
+
+}  // namespace tidetape
