@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "net/client_security.h"
+#include "planner/planner.h"
 #include "server/ctl/client.h"
 #include "server/ctl/closest_name.h"
 #include "server/ctl/file_commands.h"
@@ -43,7 +44,8 @@ struct Arguments {
   std::string svg;
   std::optional<int32_t> block;
   std::string memory_limit;
-  int64_t effort = 0;
+  planner::Effort effort;
+  std::string within;
   std::string additional_base = "0";
   double watch_seconds = 0;
   SimulateCollectivesArguments collectives;
@@ -88,6 +90,12 @@ absl::Status Problem(const Arguments& arguments) {
 
 absl::Status Frontier(const Arguments& arguments) {
   if (arguments.file.empty() == arguments.job.empty()) return absl::InvalidArgumentError("name either a job or --file FILE");
+  if (!arguments.within.empty()) {
+    if (arguments.file.empty()) return absl::InvalidArgumentError("--within asks a problem file: name it with --file");
+    const auto bytes = ParseBytes(arguments.within);
+    if (!bytes.ok()) return bytes.status();
+    return PrintFastestBlockPlan(arguments.file, arguments.block, *bytes, arguments.effort, arguments.format, std::cout);
+  }
   if (!arguments.file.empty()) {
     return PrintFileFrontier(arguments.file, arguments.block, arguments.svg, arguments.format, std::cout);
   }
@@ -232,6 +240,7 @@ int Run(int argc, char** argv) {
   with_block(frontier);
   frontier->add_option("--svg", arguments.svg, "write a picture to this file");
   frontier->add_option("--file", arguments.file, "a problem file instead of a job; needs no server");
+  frontier->add_option("--within", arguments.within, "with --file: only the fastest plan that saves at most so much, as in 40MiB");
 
   CLI::App* explain = add("explain", "why each value is kept or replayed", Explain);
   with_job(explain);
@@ -251,8 +260,15 @@ int Run(int argc, char** argv) {
   CLI::App* solve = add("solve", "the plan of a problem file; needs no server", Solve);
   solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
   solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
-  solve->add_option("--effort", arguments.effort, "op visits to spend on closing the gap, some ten million a second")
-      ->check(CLI::NonNegativeNumber);
+  for (CLI::App* closely : {solve, frontier}) {
+    closely->add_option("--effort", arguments.effort.visits, "op visits to spend on closing the gap, some ten million a second")
+        ->check(CLI::NonNegativeNumber);
+    closely
+        ->add_option("--gap", arguments.effort.gap_of_full_replay,
+                     "a gap that is close enough, as a share of the time of replaying everything")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  }
 
   CLI::App* collectives = add("simulate-collectives", "collectives on clusters that are not there; needs no server", Collectives);
   collectives->add_option("--gpus", arguments.collectives.gpus, "64, 8,64,512 or 8..4096 (doubling)")->capture_default_str();
