@@ -200,7 +200,9 @@ std::vector<std::vector<Choice>> StepPlanner::ChoicesNear(const StepBound& bound
     const auto at = std::partition_point(vertices.begin(), vertices.end(),
                                          [&](const Frontier::Vertex& vertex) { return vertex.bytes > bound.saved_bytes[b]; });
     const int32_t center = static_cast<int32_t>(at - vertices.begin()), last = static_cast<int32_t>(vertices.size()) - 1;
-    for (int32_t v = std::max(0, center - near); v <= std::min(last, center + near); ++v) {
+    // All blocks but a few stand on a vertex. With many blocks the few leave choice enough.
+    const int32_t around = at != vertices.end() && at->bytes == bound.saved_bytes[b] ? near / 2 : near;
+    for (int32_t v = std::max(0, center - around); v <= std::min(last, center + around); ++v) {
       AddVertexChoice(b, v, choices[b]);
     }
     KeepParetoChoices(choices[b]);

@@ -35,6 +35,8 @@ class StepPlanner {
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
   int64_t least_peak_bytes() const { return least_peak_.bytes; }
+  // Of replaying all that the leanest plans on the hulls replay.
+  double full_seconds() const { return full_seconds_; }
 
  private:
   explicit StepPlanner(const PlanningProblem& problem) : problem_(problem) {}
@@ -63,7 +65,7 @@ class StepPlanner {
   std::vector<BlockLeast> least_;                     // by block, of all plans
   std::vector<std::vector<Choice>> choices_;          // by block, spread over the hull
   StepPeak least_peak_;
-  double full_seconds_ = 0;  // of replaying all that the leanest plans on the hulls replay
+  double full_seconds_ = 0;
 
   std::unique_ptr<StepRefinement> refinement_;  // made when a plan's gap first asks for it
 };

@@ -53,6 +53,15 @@ std::string BlockFrontierJson(const std::vector<FrontierPoint>& points) {
   return Lines(points, "", [](const FrontierPoint& point) { return absl::StrCat("{", PointFields(point), "}"); }) + "\n";
 }
 
+std::string StepFrontierJson(const std::vector<FrontierPoint>& points) {
+  return Lines(points, "",
+               [](const FrontierPoint& point) {
+                 return absl::StrCat("{\"step_peak_bytes\": ", point.bytes, ", \"replay_seconds\": ", Number(point.replay_seconds),
+                                     "}");
+               }) +
+         "\n";
+}
+
 std::string BoundedPointJson(const BoundedPoint& bounded) {
   return absl::StrCat("{", PointFields(bounded.point), ", \"lower_bound_seconds\": ", Number(bounded.lower_bound_seconds), "}\n");
 }

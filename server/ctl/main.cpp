@@ -20,6 +20,7 @@
 #include "server/ctl/file_commands.h"
 #include "server/ctl/frontier_svg.h"
 #include "server/ctl/output.h"
+#include "server/ctl/question_commands.h"
 #include "server/ctl/simulate_collectives.h"
 #include "server/ctl/units.h"
 #include "server/version.h"
@@ -46,6 +47,8 @@ struct Arguments {
   std::string memory_limit;
   planner::Effort effort;
   std::string within;
+  std::vector<std::string> save;
+  std::vector<std::string> replay;
   std::string additional_base = "0";
   double watch_seconds = 0;
   SimulateCollectivesArguments collectives;
@@ -164,14 +167,35 @@ absl::Status End(const Arguments& arguments) {
   });
 }
 
+// What is asked of a problem file.
+absl::StatusOr<Question> QuestionOf(const Arguments& arguments) {
+  Question question{.file = arguments.file, .effort = arguments.effort, .json = arguments.format == Format::kJson};
+  if (arguments.memory_limit.empty()) return question;
+  const auto limit = ParseLimit(arguments.memory_limit);
+  if (!limit.ok()) return limit.status();
+  question.memory_limit_bytes = *limit;
+  return question;
+}
+
 absl::Status Solve(const Arguments& arguments) {
-  std::optional<int64_t> limit;
-  if (!arguments.memory_limit.empty()) {
-    const auto parsed = ParseLimit(arguments.memory_limit);
-    if (!parsed.ok()) return parsed.status();
-    limit = *parsed;
-  }
-  return SolveFile(arguments.file, limit, arguments.effort, arguments.format, std::cout);
+  const auto question = QuestionOf(arguments);
+  if (!question.ok()) return question.status();
+  return SolveFile(question->file, question->memory_limit_bytes, question->effort, arguments.format, std::cout);
+}
+
+absl::Status Policies(const Arguments& arguments) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? ComparePolicies(*question, std::cout) : question.status();
+}
+
+absl::Status StepFrontier(const Arguments& arguments) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? PrintStepFrontier(*question, arguments.svg, std::cout) : question.status();
+}
+
+absl::Status Price(const Arguments& arguments) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? PriceWishes(*question, arguments.save, arguments.replay, std::cout) : question.status();
 }
 
 absl::Status Collectives(const Arguments& arguments) {
@@ -258,9 +282,18 @@ int Run(int argc, char** argv) {
   with_job(add("end", "ends a job: only a new start of it may report again", End));
 
   CLI::App* solve = add("solve", "the plan of a problem file; needs no server", Solve);
-  solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
-  solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
-  for (CLI::App* closely : {solve, frontier}) {
+  CLI::App* policies = add("policies", "what other ways to choose would give on a problem file; needs no server", Policies);
+  CLI::App* step_frontier =
+      add("step-frontier", "replay time of the step of a problem file against its peak; needs no server", StepFrontier);
+  step_frontier->add_option("--svg", arguments.svg, "write a picture to this file");
+  CLI::App* price = add("price", "what it costs to have tensors saved or replayed; needs no server", Price);
+  price->add_option("--save", arguments.save, "what ops of this name make, as in 'aten::*mm*' or 'aten::gelu@layers.1?'");
+  price->add_option("--replay", arguments.replay, "likewise");
+  for (CLI::App* of_file : {solve, policies, step_frontier, price}) {
+    of_file->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
+    of_file->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
+  }
+  for (CLI::App* closely : {solve, frontier, policies, price}) {
     closely->add_option("--effort", arguments.effort.visits, "op visits to spend on closing the gap, some ten million a second")
         ->check(CLI::NonNegativeNumber);
     closely
