@@ -147,8 +147,8 @@ Frontier::Frontier(const TapeGraph& graph) {
   order_ = builder.TakeOrder();
 }
 
-std::vector<bool> Frontier::Inside(int32_t vertex) const {
-  std::vector<bool> inside(order_.size(), false);
+Flags Frontier::Inside(int32_t vertex) const {
+  Flags inside(order_.size(), false);
   for (int32_t p = 0; p < vertices_[vertex].inside; ++p) inside[order_[p]] = true;
   return inside;
 }

@@ -29,7 +29,7 @@ class Frontier {
 
   const std::vector<Vertex>& vertices() const { return vertices_; }
   // By node of the graph: replayed at the vertex.
-  std::vector<bool> Inside(int32_t vertex) const;
+  Flags Inside(int32_t vertex) const;
 
  private:
   std::vector<Vertex> vertices_;

@@ -6,9 +6,7 @@
 #include <utility>
 
 namespace tidetape::planner {
-namespace {
 
-// Of those storages that plans may save or not; -1 where there is none.
 int32_t LargestUndecided(const BlockTape& tape, const std::vector<int32_t>& storages) {
   int32_t largest = -1;
   for (int32_t s : storages) {
@@ -19,7 +17,13 @@ int32_t LargestUndecided(const BlockTape& tape, const std::vector<int32_t>& stor
   return largest;
 }
 
-}  // namespace
+std::vector<int32_t> MadeStorages(const TapeIndex& index) {
+  std::vector<int32_t> made;
+  for (size_t s = 0; s < index.tape().storages.size(); ++s) {
+    if (index.last_writer(static_cast<int32_t>(s)) >= 0) made.push_back(static_cast<int32_t>(s));
+  }
+  return made;
+}
 
 int64_t VisitsARegion(const BlockTape& tape) { return 12 * static_cast<int64_t>(tape.ops.size()) + 200; }
 
@@ -53,13 +57,12 @@ bool PlanSpace::SplitBetweenCorners(int32_t number, int64_t bytes) {
   return SplitOn(number, LargestUndecided(regions_[number].tape, differing));
 }
 
+bool PlanSpace::Decided(int32_t number) const {
+  return LargestUndecided(regions_[number].tape, MadeStorages(regions_[number].plans->index())) < 0;
+}
+
 bool PlanSpace::SplitOnLargest(int32_t number) {
-  const TapeIndex& index = regions_[number].plans->index();
-  std::vector<int32_t> made;
-  for (size_t s = 0; s < index.tape().storages.size(); ++s) {
-    if (index.last_writer(static_cast<int32_t>(s)) >= 0) made.push_back(static_cast<int32_t>(s));
-  }
-  return SplitOn(number, LargestUndecided(regions_[number].tape, made));
+  return SplitOn(number, LargestUndecided(regions_[number].tape, MadeStorages(regions_[number].plans->index())));
 }
 
 bool PlanSpace::SplitOn(int32_t number, int32_t storage) {

@@ -28,6 +28,9 @@ class PlanSpace {
   TapePlans& plans(int32_t region) { return *regions_[region].plans; }
   const TapePlans& plans(int32_t region) const { return *regions_[region].plans; }
 
+  // Every storage is decided, so that the region has one plan: that of its only vertex.
+  bool Decided(int32_t region) const;
+
   // Splits an open region on the largest storage in which the corners of its hull around `bytes` differ. False where they differ in
   // none that is not decided: nothing changes.
   bool SplitBetweenCorners(int32_t region, int64_t bytes);
@@ -46,6 +49,12 @@ class PlanSpace {
   std::deque<Region> regions_;  // whose places do not change
   std::vector<int32_t> open_;
 };
+
+// The largest of the given storages that plans may save or not; -1 where there is none.
+int32_t LargestUndecided(const BlockTape& tape, const std::vector<int32_t>& storages);
+
+// Storages that some op writes, ascending.
+std::vector<int32_t> MadeStorages(const TapeIndex& index);
 
 // What a region costs to make and evaluate, in visits of an op.
 int64_t VisitsARegion(const BlockTape& tape);

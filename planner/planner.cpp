@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "planner/block_search.h"
 #include "planner/step_planner.h"
 #include "planner/tape_plans.h"
 #include "planner/validate.h"
@@ -16,9 +17,9 @@ constexpr int64_t kFrontierLimits = 48;
 
 }  // namespace
 
-absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) { return PlanStepClosely(problem, 0); }
+absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) { return PlanStepClosely(problem, {}); }
 
-absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, int64_t effort) {
+absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const Effort& effort) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
   return (*planner)->PlanClosely(problem.memory_limit_bytes, effort);
@@ -45,6 +46,16 @@ absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) 
   points.reserve(hull.size());
   for (const HullPoint& point : hull) points.push_back({point.bytes, point.seconds, (*plans)->AtVertex(point.vertex).saved});
   return points;
+}
+
+absl::StatusOr<BoundedPoint> FastestBlockPlan(const BlockTape& tape, int64_t saved_bytes_limit, const Effort& effort) {
+  const auto hull = BlockFrontier(tape);
+  if (!hull.ok()) return hull.status();
+  const double gap = effort.gap_of_full_replay * hull->back().replay_seconds;
+  auto fastest = SearchBlock(tape, saved_bytes_limit, gap, effort.visits);
+  if (!fastest.ok()) return fastest.status();
+  return BoundedPoint{{fastest->plan.saved_bytes, fastest->plan.replay_seconds, std::move(fastest->plan.saved)},
+                      fastest->bound_seconds};
 }
 
 absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& problem) {

@@ -52,9 +52,14 @@ struct StepPlan {
 // The fastest plan under problem.memory_limit_bytes. An infeasible limit is not an error: see StepPlan::feasible.
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
 
-// The same, and where the gap between plan and bound is wide, about `effort` visits of an op (some ten million a second) are spent
-// on closing it.
-absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, int64_t effort);
+// What may be spent on closing the gap between a plan and its bound.
+struct Effort {
+  int64_t visits = 0;                // of an op, about; some ten million a second
+  double gap_of_full_replay = 3e-4;  // a gap that is close enough, as a share of the seconds of replaying everything
+};
+
+// The same, and where the gap between plan and bound is wider than asked for, effort is spent on closing it.
+absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const Effort& effort);
 
 struct FrontierPoint {
   int64_t bytes = 0;  // saved bytes of a block, or peak bytes of a step
@@ -64,6 +69,15 @@ struct FrontierPoint {
 
 // The lower hull of one tape, by falling bytes and rising time.
 absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape);
+
+struct BoundedPoint {
+  FrontierPoint point;
+  double lower_bound_seconds = 0;  // no plan of the block within the bytes is faster
+};
+
+// The fastest plan of one tape that saves at most so many bytes, which may lie between the corners of its frontier.
+// InvalidArgument where no plan does.
+absl::StatusOr<BoundedPoint> FastestBlockPlan(const BlockTape& tape, int64_t saved_bytes_limit, const Effort& effort);
 
 // The step's time against its peak, from everything kept to the least peak, by falling bytes and rising time.
 absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& problem);

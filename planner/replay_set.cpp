@@ -24,10 +24,8 @@ absl::Status MarkSaved(const TapeIndex& index, const std::vector<int32_t>& saved
     set.saved[s] = true;
     set.saved_bytes += index.save_bytes(s);
   }
-  for (size_t s = 0; s < tape.storages.size(); ++s) {
-    if (index.intermediate(s) && tape.storages[s].must_save && !set.saved[s]) {
-      return Invalid(index, "the plan does not save ", StorageText(tape, s), ", which is must_save");
-    }
+  for (int32_t s : index.must_save()) {
+    if (!set.saved[s]) return Invalid(index, "the plan does not save ", StorageText(tape, s), ", which is must_save");
   }
   return absl::OkStatus();
 }
@@ -56,34 +54,29 @@ absl::Status CheckOp(const TapeIndex& index, const ReplaySet& set, int32_t op) {
 
 absl::StatusOr<ReplaySet> FindReplaySet(const TapeIndex& index, const std::vector<int32_t>& saved) {
   const BlockTape& tape = index.tape();
-  ReplaySet set{.saved = std::vector<bool>(tape.storages.size()), .replayed = std::vector<bool>(tape.ops.size())};
+  ReplaySet set{.saved = Flags(tape.storages.size()), .replayed = Flags(tape.ops.size())};
   if (absl::Status status = MarkSaved(index, saved, set); !status.ok()) return status;
 
-  std::vector<int32_t> stack;
-  const auto need = [&](int32_t op) {
-    if (set.replayed[op]) return;
-    set.replayed[op] = true;
-    stack.push_back(op);
-  };
   for (int32_t s : tape.consumed) {
-    if (index.consumed(s) && !set.saved[s]) need(index.last_writer(s));
+    if (index.consumed(s) && !set.saved[s]) set.replayed[index.last_writer(s)] = true;
   }
-  while (!stack.empty()) {
-    const int32_t op = stack.back();
-    stack.pop_back();
+  // Producers come before their readers.
+  const int32_t ops = static_cast<int32_t>(tape.ops.size());
+  for (int32_t op = ops - 1; op >= 0; --op) {
+    if (!set.replayed[op]) continue;
     if (absl::Status status = CheckOp(index, set, op); !status.ok()) return status;
     for (const OpInput& input : index.inputs(op)) {
-      if (!(input.last && set.saved[input.storage])) need(input.producer);
+      if (!(input.last && set.saved[input.storage])) set.replayed[input.producer] = true;
     }
   }
   // Summed in program order, so that equal plans have equal seconds to the bit.
-  for (size_t i = 0; i < tape.ops.size(); ++i) {
-    if (set.replayed[i]) set.replay_seconds += tape.ops[i].cost_seconds;
+  for (int32_t op = 0; op < ops; ++op) {
+    if (set.replayed[op]) set.replay_seconds += index.cost_seconds(op);
   }
   return set;
 }
 
-std::vector<int32_t> Positions(const std::vector<bool>& set) {
+std::vector<int32_t> Positions(const Flags& set) {
   std::vector<int32_t> positions;
   for (size_t i = 0; i < set.size(); ++i) {
     if (set[i]) positions.push_back(static_cast<int32_t>(i));

@@ -12,8 +12,8 @@ namespace tidetape::planner {
 
 // One way to run a block: what it saves and therefore replays.
 struct ReplaySet {
-  std::vector<bool> saved;     // by storage
-  std::vector<bool> replayed;  // by op: transitively needed for the consumed storages that are not saved
+  Flags saved;     // by storage
+  Flags replayed;  // by op: transitively needed for the consumed storages that are not saved
   int64_t saved_bytes = 0;
   double replay_seconds = 0;
 };
@@ -26,7 +26,7 @@ struct ReplaySet {
 absl::StatusOr<ReplaySet> FindReplaySet(const TapeIndex& index, const std::vector<int32_t>& saved);
 
 // Positions of the set entries, ascending.
-std::vector<int32_t> Positions(const std::vector<bool>& set);
+std::vector<int32_t> Positions(const Flags& set);
 
 }  // namespace tidetape::planner
 

@@ -128,7 +128,7 @@ class Simulator {
       there_[s] = true;
       alive_ += Bytes(s);
     }
-    const int64_t bytes = alive_ + index_.tape().ops[op].replay_workspace_bytes;
+    const int64_t bytes = alive_ + index_.workspace_bytes(op);
     for (const OpInput& input : index_.inputs(op)) {
       readings_[input.storage] -= input.declared;
       FreeIfUnread(input.storage);
@@ -149,14 +149,14 @@ class Simulator {
     alive_ -= Bytes(s);
   }
 
-  int64_t Bytes(int32_t s) const { return set_.saved[s] ? index_.save_bytes(s) : index_.tape().storages[s].bytes; }
+  int64_t Bytes(int32_t s) const { return set_.saved[s] ? index_.save_bytes(s) : index_.bytes(s); }
 
   const TapeIndex& index_;
   const ReplaySet& set_;
-  std::vector<bool> there_;
+  Flags there_;
   std::vector<int32_t> readings_;  // by ops that are still to be replayed
-  std::vector<bool> held_;         // consumed and not released
-  std::vector<bool> done_;         // by op: replayed already
+  Flags held_;         // consumed and not released
+  Flags done_;         // by op: replayed already
   OpSet suspects_;                 // ops whose Shrinks() may have become true since it was last asked
   std::vector<int32_t> missing_;
   int64_t alive_ = 0;

@@ -1,7 +1,9 @@
 #include "planner/step_choice.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 
 #include "planner/step_bound.h"
 
@@ -73,10 +75,10 @@ std::vector<int32_t> BucketPicks(const PlanningProblem& problem, const std::vect
     most += block;
   }
   if (!prefix_limits.empty()) most = std::min(most, prefix_limits.back());
-  const int64_t width = most / kBuckets + 1;
+  const double buckets_a_byte = static_cast<double>(kBuckets) / static_cast<double>(most + 1);
 
   std::vector<std::vector<State>> layers{{State{.saved_bytes = 0, .seconds = 0}}};
-  std::vector<State> buckets(most / width + 1);
+  std::vector<State> buckets(kBuckets + 1);  // one more for what rounding lifts
   for (size_t b = 0; b < choices.size(); ++b) {
     std::fill(buckets.begin(), buckets.end(), State{});
     State leanest{.saved_bytes = std::numeric_limits<int64_t>::max()};
@@ -91,7 +93,7 @@ std::vector<int32_t> BucketPicks(const PlanningProblem& problem, const std::vect
                          .parent = static_cast<int32_t>(s),
                          .pick = static_cast<int32_t>(c)};
         if (next.saved_bytes > prefix_limits[b]) break;
-        State& best = buckets[next.saved_bytes / width];
+        State& best = buckets[static_cast<size_t>(static_cast<double>(next.saved_bytes) * buckets_a_byte)];
         if (Faster(next, best)) best = next;
         if (Leaner(next, leanest)) leanest = next;
       }
@@ -197,11 +199,15 @@ void KeepParetoChoices(std::vector<Choice>& choices) {
     return a.own_peak_bytes < b.own_peak_bytes;
   });
   std::vector<Choice> kept;
+  std::map<double, int64_t> least_peaks;  // of what is kept: seconds to own peak, both falling against each other
   for (const Choice& choice : choices) {
-    const bool beaten = std::any_of(kept.begin(), kept.end(), [&](const Choice& other) {
-      return other.seconds <= choice.seconds && other.own_peak_bytes <= choice.own_peak_bytes;
-    });
-    if (!beaten) kept.push_back(choice);
+    const auto slower = least_peaks.upper_bound(choice.seconds);
+    if (slower != least_peaks.begin() && std::prev(slower)->second <= choice.own_peak_bytes) continue;
+    auto last = slower;
+    while (last != least_peaks.end() && last->second >= choice.own_peak_bytes) ++last;
+    least_peaks.erase(slower, last);
+    least_peaks[choice.seconds] = choice.own_peak_bytes;
+    kept.push_back(choice);
   }
   choices = std::move(kept);
 }

@@ -25,9 +25,6 @@ constexpr int64_t kLeanVisits = 2'000'000;
 constexpr int32_t kKeepAllChoice = -1;
 constexpr int32_t kFirstFound = 1 << 24;
 
-// Gaps below this share of replaying everything are close enough.
-constexpr double kCloseGap = 3e-4;
-
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
   memory.reserve(blocks.size());
@@ -203,7 +200,9 @@ std::vector<std::vector<Choice>> StepPlanner::ChoicesNear(const StepBound& bound
     const auto at = std::partition_point(vertices.begin(), vertices.end(),
                                          [&](const Frontier::Vertex& vertex) { return vertex.bytes > bound.saved_bytes[b]; });
     const int32_t center = static_cast<int32_t>(at - vertices.begin()), last = static_cast<int32_t>(vertices.size()) - 1;
-    for (int32_t v = std::max(0, center - near); v <= std::min(last, center + near); ++v) {
+    // All blocks but a few stand on a vertex. With many blocks the few leave choice enough.
+    const int32_t around = at != vertices.end() && at->bytes == bound.saved_bytes[b] ? near / 2 : near;
+    for (int32_t v = std::max(0, center - around); v <= std::min(last, center + around); ++v) {
       AddVertexChoice(b, v, choices[b]);
     }
     KeepParetoChoices(choices[b]);
@@ -280,10 +279,11 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
 }
 
 // Looks for plans between the corners of the hulls, and tightens the bound.
-void StepPlanner::Refine(StepPlan& plan, int64_t limit, int64_t visits) {
+void StepPlanner::Refine(StepPlan& plan, int64_t limit, const Effort& effort) {
+  int64_t visits = effort.visits;
   if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
   const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds,
-                                                            plan.lower_bound_seconds, kCloseGap * full_seconds_, visits);
+                                                            plan.lower_bound_seconds, effort.gap_of_full_replay * full_seconds_, visits);
   if (!result.picks.empty()) plan = PlanOfChoices(result.picks, limit);
   SetBound(plan, std::max(plan.lower_bound_seconds, result.bound_seconds));
 }
@@ -296,11 +296,10 @@ StepPlan StepPlanner::Plan(int64_t limit) {
   return plan;
 }
 
-StepPlan StepPlanner::PlanClosely(int64_t limit, int64_t visits) {
+StepPlan StepPlanner::PlanClosely(int64_t limit, const Effort& effort) {
   StepPlan plan = Plan(limit);
-  const bool close = plan.replay_seconds - plan.lower_bound_seconds <= kCloseGap * full_seconds_;
-  // At the least peak there is hardly a choice.
-  if (visits > 0 && !close && limit > least_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), visits);
+  const bool close = plan.replay_seconds - plan.lower_bound_seconds <= effort.gap_of_full_replay * full_seconds_;
+  if (effort.visits > 0 && !close && limit >= least_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), effort);
   return plan;
 }
 

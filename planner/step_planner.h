@@ -30,11 +30,13 @@ class StepPlanner {
   // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans; a limit of 0 and an
   // infeasible limit give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
-  // The same, and where the gap is wide a search for better plans and a better bound that visits about `visits` ops.
-  StepPlan PlanClosely(int64_t limit, int64_t visits);
+  // The same, and where the gap is wide a search for better plans and a better bound.
+  StepPlan PlanClosely(int64_t limit, const Effort& effort);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option).
   absl::StatusOr<StepPlan> Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit);
   int64_t least_peak_bytes() const { return least_peak_.bytes; }
+  // Of replaying all that the leanest plans on the hulls replay.
+  double full_seconds() const { return full_seconds_; }
 
  private:
   explicit StepPlanner(const PlanningProblem& problem) : problem_(problem) {}
@@ -52,7 +54,7 @@ class StepPlanner {
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
   // By block: the id of its choice.
   StepPlan PlanOfChoices(const std::vector<int32_t>& ids, int64_t limit);
-  void Refine(StepPlan& plan, int64_t limit, int64_t visits);
+  void Refine(StepPlan& plan, int64_t limit, const Effort& effort);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
 
@@ -63,7 +65,7 @@ class StepPlanner {
   std::vector<BlockLeast> least_;                     // by block, of all plans
   std::vector<std::vector<Choice>> choices_;          // by block, spread over the hull
   StepPeak least_peak_;
-  double full_seconds_ = 0;  // of replaying all that the leanest plans on the hulls replay
+  double full_seconds_ = 0;
 
   std::unique_ptr<StepRefinement> refinement_;  // made when a plan's gap first asks for it
 };

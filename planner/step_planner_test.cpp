@@ -183,7 +183,7 @@ TEST(StepPlannerTest, LiesBetweenTheHullsAndTheOptimum) {
     const int64_t hull_least = LeastPeak(of_hulls);
     for (int64_t limit : LimitsOf(of_hulls, random)) {
       problem.memory_limit_bytes = limit;
-      const auto plan = PlanStepClosely(problem, 200'000 * (seed % 2));
+      const auto plan = PlanStepClosely(problem, {.visits = 200'000 * (seed % 2)});
       ASSERT_TRUE(plan.ok()) << plan.status();
       CheckConsistent(problem, *plan);
       EXPECT_LE(plan->least_peak_bytes, hull_least);

@@ -76,8 +76,15 @@ std::vector<Choice> StepRefinement::Relaxation(size_t b, double piece_seconds, s
     KeepParetoChoices(choices);
     return choices;
   }
-  const PlanSpace& space = *spaces_[block.tape];
+  PlanSpace& space = *spaces_[block.tape];
   for (int32_t region : space.open()) {
+    if (space.Decided(region)) {
+      const TapePlan& plan = space.plans(region).AtVertex(0);
+      choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds,
+                         static_cast<int32_t>(pieces.size())});
+      pieces.push_back({region, plan.saved_bytes});
+      continue;
+    }
     const std::vector<HullPoint>& hull = space.plans(region).bound();
     const int64_t own_peak = space.plans(region).LeastOwnPeakBytes(block);
     const auto add = [&](int64_t bytes, double seconds) {

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int32_t kReplayed = -1;
 constexpr int32_t kNotReplayed = -2;
+// One decision may bring another one about. Chains of them are short; where one is not, the rest stays undecided.
+constexpr int kDecidingRounds = 32;
 
 }  // namespace
 
@@ -128,7 +130,8 @@ class TapeGraph::Builder {
     for (int32_t i = 0; i < ops_; ++i) {
       if (forced_[i]) replayed.push_back(i);
     }
-    for (bool changed = true; changed && !undecided_.empty();) {
+    bool changed = true;
+    for (int round = 0; changed && round < kDecidingRounds && !undecided_.empty(); ++round) {
       changed = false;
       const std::vector<bool> inside = Closure(replayed, /*backward=*/false, nullptr);
       std::vector<int32_t> rest;
@@ -256,18 +259,21 @@ absl::StatusOr<TapeGraph> TapeGraph::Build(const TapeIndex& index, Rewritten rew
   return Builder(index, rewritten).Build();
 }
 
-std::vector<int32_t> TapeGraph::SavedStorages(const TapeIndex& index, const std::vector<bool>& inside) const {
+std::vector<int32_t> TapeGraph::SavedStorages(const TapeIndex& index, const Flags& inside) const {
   const BlockTape& tape = index.tape();
-  const auto replayed = [&](int32_t op) { return op_nodes_[op] == kReplayed || (op_nodes_[op] >= 0 && inside[op_nodes_[op]]); };
-  std::vector<bool> saved(tape.storages.size(), false);
-  for (size_t s = 0; s < tape.storages.size(); ++s) {
-    if (!index.intermediate(s)) continue;
-    saved[s] = tape.storages[s].must_save || (index.consumed(s) && !replayed(index.last_writer(s)));
+  Flags replayed(tape.ops.size());
+  for (size_t i = 0; i < replayed.size(); ++i) {
+    replayed[i] = op_nodes_[i] == kReplayed || (op_nodes_[i] >= 0 && inside[op_nodes_[i]]);
   }
-  for (size_t i = 0; i < tape.ops.size(); ++i) {
-    if (!replayed(i)) continue;
+  Flags saved(tape.storages.size(), false);
+  for (int32_t s : index.must_save()) saved[s] = true;
+  for (int32_t s : tape.consumed) {
+    if (index.consumed(s) && !saved[s] && !replayed[index.last_writer(s)]) saved[s] = true;
+  }
+  for (size_t i = 0; i < replayed.size(); ++i) {
+    if (!replayed[i]) continue;
     for (const OpInput& input : index.inputs(i)) {
-      if (input.last && input.producer >= 0 && !replayed(input.producer)) saved[input.storage] = true;
+      if (input.last && input.producer >= 0 && !replayed[input.producer]) saved[input.storage] = true;
     }
   }
   std::vector<int32_t> list;

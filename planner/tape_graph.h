@@ -55,7 +55,7 @@ class TapeGraph {
   bool exact() const { return exact_; }
 
   // Storages that are saved where exactly the given nodes are inside, ascending.
-  std::vector<int32_t> SavedStorages(const TapeIndex& index, const std::vector<bool>& inside) const;
+  std::vector<int32_t> SavedStorages(const TapeIndex& index, const Flags& inside) const;
 
  private:
   class Builder;

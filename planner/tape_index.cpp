@@ -1,7 +1,5 @@
 #include "planner/tape_index.h"
 
-#include <algorithm>
-
 namespace tidetape::planner {
 namespace {
 
@@ -22,56 +20,72 @@ Rows<int32_t> GroupByRow(size_t rows, const std::vector<std::pair<int32_t, int32
   return result;
 }
 
-bool FirstAt(const std::vector<int32_t>& list, size_t at) {
-  return std::find(list.begin(), list.begin() + at, list[at]) == list.begin() + at;
-}
+// Which storages an op has named already, for one op after the other.
+class SeenByOp {
+ public:
+  explicit SeenByOp(size_t storages) : op_of_(storages, -1) {}
+  bool Has(int32_t storage, int32_t op) const { return op_of_[storage] == op; }
+  bool AddFirst(int32_t storage, int32_t op) {
+    if (Has(storage, op)) return false;
+    op_of_[storage] = op;
+    return true;
+  }
 
-bool Contains(const std::vector<int32_t>& list, int32_t value) { return std::find(list.begin(), list.end(), value) != list.end(); }
+ private:
+  std::vector<int32_t> op_of_;
+};
 
 }  // namespace
 
 TapeIndex::TapeIndex(const BlockTape& tape) : tape_(&tape), consumed_(tape.storages.size(), false) {
   const int32_t ops = static_cast<int32_t>(tape.ops.size());
   const int32_t storages = static_cast<int32_t>(tape.storages.size());
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    const Storage& storage = tape.storages[s];
+    if (storage.kind == StorageKind::kIntermediate && storage.must_save) must_save_.push_back(static_cast<int32_t>(s));
+    intermediate_.push_back(storage.kind == StorageKind::kIntermediate);
+    bytes_.push_back(storage.bytes);
+    save_bytes_.push_back(storage.held_anyway ? 0 : storage.bytes);
+  }
+  for (const Op& op : tape.ops) {
+    cost_seconds_.push_back(op.cost_seconds);
+    workspace_bytes_.push_back(op.replay_workspace_bytes);
+  }
   for (int32_t s : tape.consumed) consumed_[s] = intermediate(s);
 
   std::vector<std::pair<int32_t, int32_t>> writes;  // (storage, op)
+  SeenByOp listed(storages);
   for (int32_t i = 0; i < ops; ++i) {
-    const std::vector<int32_t>& list = tape.ops[i].writes;
-    for (size_t w = 0; w < list.size(); ++w) {
-      if (FirstAt(list, w)) writes.emplace_back(list[w], i);
+    for (int32_t s : tape.ops[i].writes) {
+      if (listed.AddFirst(s, i)) writes.emplace_back(s, i);
     }
   }
   writers_ = GroupByRow(storages, writes);
 
   std::vector<std::pair<int32_t, int32_t>> touches;  // (storage, op)
+  SeenByOp touched(storages);
   for (int32_t i = 0; i < ops; ++i) {
-    const Op& op = tape.ops[i];
-    for (size_t r = 0; r < op.reads.size(); ++r) {
-      if (intermediate(op.reads[r]) && FirstAt(op.reads, r)) touches.emplace_back(op.reads[r], i);
-    }
-    for (size_t w = 0; w < op.writes.size(); ++w) {
-      if (intermediate(op.writes[w]) && FirstAt(op.writes, w) && !Contains(op.reads, op.writes[w]))
-        touches.emplace_back(op.writes[w], i);
+    for (const std::vector<int32_t>* list : {&tape.ops[i].reads, &tape.ops[i].writes}) {
+      for (int32_t s : *list) {
+        if (intermediate(s) && touched.AddFirst(s, i)) touches.emplace_back(s, i);
+      }
     }
   }
   touching_ = GroupByRow(storages, touches);
 
   std::vector<int32_t> writer(storages, -1);            // the last writer so far
   std::vector<std::vector<int32_t>> readers(storages);  // of the version so far
+  SeenByOp read(storages), written(storages);
   for (int32_t i = 0; i < ops; ++i) {
-    const Op& op = tape.ops[i];
-    for (size_t r = 0; r < op.reads.size(); ++r) {
-      const int32_t s = op.reads[r];
-      if (!intermediate(s) || !FirstAt(op.reads, r)) continue;
+    for (int32_t s : tape.ops[i].reads) {
+      if (!intermediate(s) || !read.AddFirst(s, i)) continue;
       const bool last = writer[s] == last_writer(s);
       inputs_.Add({.storage = s, .producer = writer[s], .last = last, .declared = true});
       if (!last) readers[s].push_back(i);
     }
-    for (size_t w = 0; w < op.writes.size(); ++w) {
-      const int32_t s = op.writes[w];
-      if (!intermediate(s) || !FirstAt(op.writes, w)) continue;
-      if (writer[s] >= 0 && !Contains(op.reads, s)) inputs_.Add({.storage = s, .producer = writer[s]});
+    for (int32_t s : tape.ops[i].writes) {
+      if (!intermediate(s) || !written.AddFirst(s, i)) continue;
+      if (writer[s] >= 0 && !read.Has(s, i)) inputs_.Add({.storage = s, .producer = writer[s]});
       for (int32_t reader : readers[s]) {
         if (reader != i) readers_before_.Add(reader);
       }

@@ -49,16 +49,24 @@ struct OpInput {
   bool declared = false;  // listed in Op::reads; otherwise the op merely overwrites it
 };
 
+// A flag for each of something. Bytes, because the planner reads them far more often than it copies them.
+using Flags = std::vector<uint8_t>;
+
 // Immutable; keeps a reference to the tape, which must outlive it and be valid (ValidateTape).
 class TapeIndex {
  public:
   explicit TapeIndex(const BlockTape& tape);
 
   const BlockTape& tape() const { return *tape_; }
-  bool intermediate(int32_t storage) const { return tape_->storages[storage].kind == StorageKind::kIntermediate; }
+  bool intermediate(int32_t storage) const { return intermediate_[storage]; }
   bool consumed(int32_t storage) const { return consumed_[storage]; }  // false for parameters and block inputs
+  int64_t bytes(int32_t storage) const { return bytes_[storage]; }
+  // Intermediate storages that every plan saves, ascending.
+  const std::vector<int32_t>& must_save() const { return must_save_; }
   // Bytes that saving the storage costs.
-  int64_t save_bytes(int32_t storage) const { return tape_->storages[storage].held_anyway ? 0 : tape_->storages[storage].bytes; }
+  int64_t save_bytes(int32_t storage) const { return save_bytes_[storage]; }
+  double cost_seconds(int32_t op) const { return cost_seconds_[op]; }
+  int64_t workspace_bytes(int32_t op) const { return workspace_bytes_[op]; }
 
   // By op, each storage once. Parameters and block inputs do not appear: they are always there.
   std::span<const OpInput> inputs(int32_t op) const { return inputs_[op]; }
@@ -82,7 +90,14 @@ class TapeIndex {
   ReplayBar FindBar(int32_t op) const;
 
   const BlockTape* tape_;
-  std::vector<bool> consumed_;
+  // Copies of what plans are evaluated from, without the names between them.
+  Flags intermediate_;
+  Flags consumed_;
+  std::vector<int32_t> must_save_;
+  std::vector<int64_t> bytes_;
+  std::vector<int64_t> save_bytes_;
+  std::vector<double> cost_seconds_;
+  std::vector<int64_t> workspace_bytes_;
   Rows<int32_t> writers_;
   Rows<int32_t> touching_;
   Rows<OpInput> inputs_;

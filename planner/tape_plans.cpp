@@ -138,7 +138,7 @@ const TapePlan& TapePlans::AtVertex(int32_t vertex) {
 const TapePlan& TapePlans::KeepAll() {
   if (keep_all_ != nullptr) return *keep_all_;
   const BlockTape& tape = index_.tape();
-  std::vector<bool> saved(tape.storages.size(), false);
+  Flags saved(tape.storages.size(), false);
   for (size_t s = 0; s < saved.size(); ++s) {
     if (!index_.intermediate(s)) continue;
     saved[s] = tape.storages[s].must_save || (index_.consumed(s) && !tape.storages[s].must_recompute);

@@ -100,10 +100,11 @@ absl::Status CheckConsumed(const BlockTape& tape) {
 // A plan names storages and so only their last versions.
 absl::Status CheckValues(const BlockTape& tape) {
   if (tape.values.empty()) return absl::OkStatus();
-  std::vector<int32_t> versions(tape.storages.size(), 0);
-  for (const Op& op : tape.ops) {
-    for (size_t w = 0; w < op.writes.size(); ++w) {
-      if (std::find(op.writes.begin(), op.writes.begin() + w, op.writes[w]) == op.writes.begin() + w) ++versions[op.writes[w]];
+  std::vector<int32_t> versions(tape.storages.size(), 0), last_writer(tape.storages.size(), -1);
+  for (size_t i = 0; i < tape.ops.size(); ++i) {
+    for (int32_t s : tape.ops[i].writes) {
+      versions[s] += last_writer[s] != static_cast<int32_t>(i);
+      last_writer[s] = static_cast<int32_t>(i);
     }
   }
   for (size_t i = 0; i < tape.values.size(); ++i) {
@@ -174,6 +175,9 @@ absl::Status CheckInstance(const PlanningProblem& problem, size_t b) {
   if (absl::Status status = CheckBytes(where, "backward_transient_bytes", block.backward_transient_bytes); !status.ok()) {
     return status;
   }
+  if (block.options.size() > kMostOptions) {
+    return Invalid(where, ": options has ", block.options.size(), " entries, the planner takes at most ", kMostOptions);
+  }
   for (size_t o = 0; o < block.options.size(); ++o) {
     const BlockOption& option = block.options[o];
     const std::string at = absl::StrCat(where, ", options[", o, "]");
@@ -192,47 +196,56 @@ absl::Status CheckInstance(const PlanningProblem& problem, size_t b) {
   return CheckLiveBytes(where, "start_live_bytes", block.start_live_bytes, events);
 }
 
-// The most that one block adds to any sum of bytes: all its storages, the largest workspace and the largest live bytes.
-bool AddBlockBytes(const PlanningProblem& problem, const BlockInstance& block, int64_t& sum) {
-  if (!block.options.empty()) {
-    int64_t saved = 0, peak = 0;
-    for (const BlockOption& option : block.options) {
-      saved = std::max(saved, option.saved_bytes);
-      peak = std::max(peak, option.own_peak_bytes);
-    }
-    return AddTo(sum, saved) && AddTo(sum, peak);
+// The most that an execution of a tape adds to any sum. A valid tape's storages stay within kMostBytes.
+struct TapeTotals {
+  int64_t storage_bytes = 0;
+  int64_t workspace_bytes = 0;
+  int64_t live_bytes = 0;
+  double seconds = 0;
+};
+
+TapeTotals TotalsOf(const BlockTape& tape) {
+  TapeTotals totals;
+  for (const Storage& storage : tape.storages) totals.storage_bytes += storage.bytes;
+  for (const Op& op : tape.ops) {
+    totals.workspace_bytes = std::max(totals.workspace_bytes, op.replay_workspace_bytes);
+    totals.seconds += op.cost_seconds;
   }
-  const BlockTape& tape = problem.tapes[block.tape];
-  int64_t workspace = 0, live = block.backward_transient_bytes;
-  for (const Storage& storage : tape.storages) {
-    if (!AddTo(sum, storage.bytes)) return false;
+  for (const BackwardEvent& event : tape.backward) {
+    totals.live_bytes = std::max({totals.live_bytes, event.gradient_live_bytes, event.start_live_bytes});
   }
-  for (const Op& op : tape.ops) workspace = std::max(workspace, op.replay_workspace_bytes);
-  for (const BackwardEvent& event : tape.backward) live = std::max({live, event.gradient_live_bytes, event.start_live_bytes});
-  for (int64_t bytes : block.gradient_live_bytes) live = std::max(live, bytes);
-  for (int64_t bytes : block.start_live_bytes) live = std::max(live, bytes);
-  return AddTo(sum, workspace) && AddTo(sum, live);
+  return totals;
 }
 
-double BlockSeconds(const PlanningProblem& problem, const BlockInstance& block) {
-  double seconds = 0;
+// All storages, the largest workspace and the largest live bytes of a block; false where the sum exceeds kMostBytes.
+bool AddBlock(const BlockInstance& block, const std::vector<TapeTotals>& tapes, int64_t& bytes, double& seconds) {
   if (!block.options.empty()) {
-    for (const BlockOption& option : block.options) seconds = std::max(seconds, option.seconds);
-  } else {
-    for (const Op& op : problem.tapes[block.tape].ops) seconds += op.cost_seconds;
+    BlockOption most;
+    for (const BlockOption& option : block.options) {
+      most.saved_bytes = std::max(most.saved_bytes, option.saved_bytes);
+      most.own_peak_bytes = std::max(most.own_peak_bytes, option.own_peak_bytes);
+      most.seconds = std::max(most.seconds, option.seconds);
+    }
+    seconds += most.seconds;
+    return AddTo(bytes, most.saved_bytes) && AddTo(bytes, most.own_peak_bytes);
   }
-  return seconds;
+  const TapeTotals& tape = tapes[block.tape];
+  seconds += tape.seconds;
+  int64_t live = std::max(tape.live_bytes, block.backward_transient_bytes);
+  for (int64_t own : block.gradient_live_bytes) live = std::max(live, own);
+  for (int64_t own : block.start_live_bytes) live = std::max(live, own);
+  return AddTo(bytes, tape.storage_bytes) && AddTo(bytes, tape.workspace_bytes) && AddTo(bytes, live);
 }
 
 absl::Status CheckStepSums(const PlanningProblem& problem) {
-  int64_t base = std::max(problem.head_peak_bytes, problem.optimizer_peak_bytes);
-  for (const BlockInstance& block : problem.blocks) base = std::max({base, block.forward_base_bytes, block.backward_base_bytes});
-  int64_t bytes = base;
+  std::vector<TapeTotals> tapes;
+  for (const BlockTape& tape : problem.tapes) tapes.push_back(TotalsOf(tape));
+  int64_t bytes = std::max(problem.head_peak_bytes, problem.optimizer_peak_bytes);
+  for (const BlockInstance& block : problem.blocks) bytes = std::max({bytes, block.forward_base_bytes, block.backward_base_bytes});
   double seconds = 0;
   for (size_t b = 0; b < problem.blocks.size(); ++b) {
     const std::string where = absl::StrCat("blocks[", b, "] '", problem.blocks[b].name, "'");
-    if (!AddBlockBytes(problem, problem.blocks[b], bytes)) return Invalid(where, ": bytes of the step exceed 2^61 here");
-    seconds += BlockSeconds(problem, problem.blocks[b]);
+    if (!AddBlock(problem.blocks[b], tapes, bytes, seconds)) return Invalid(where, ": bytes of the step exceed 2^61 here");
     if (!std::isfinite(seconds)) return Invalid(where, ": seconds of the step overflow here");
   }
   return absl::OkStatus();
@@ -270,6 +283,9 @@ absl::Status ValidateProblem(const PlanningProblem& problem) {
     if (absl::Status status = ValidateTape(problem.tapes[t]); !status.ok()) {
       return Invalid("tapes[", t, "], ", status.message());
     }
+  }
+  if (problem.blocks.size() > kMostBlocks) {
+    return Invalid("problem: blocks has ", problem.blocks.size(), " entries, the planner takes at most ", kMostBlocks);
   }
   for (size_t b = 0; b < problem.blocks.size(); ++b) {
     if (absl::Status status = CheckInstance(problem, b); !status.ok()) return status;

@@ -5,6 +5,7 @@
 #ifndef TIDETAPE_PLANNER_VALIDATE_H_
 #define TIDETAPE_PLANNER_VALIDATE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -15,6 +16,10 @@ namespace tidetape::planner {
 
 // Sums of bytes stay within this, so that differences of them cannot overflow.
 inline constexpr int64_t kMostBytes = int64_t{1} << 61;
+
+// A step's plan takes time in proportion to blocks x choices of a block, so that both are bounded.
+inline constexpr size_t kMostBlocks = 1 << 14;
+inline constexpr size_t kMostOptions = 1 << 10;
 
 // InvalidArgument with the block, the op or storage, and the field. A tape without storages and ops is legal.
 absl::Status ValidateTape(const BlockTape& tape);

@@ -26,6 +26,11 @@ std::string BlockJson(const BlockPlan& block) {
                       block.option >= 0 ? absl::StrCat(", \"option\": ", block.option) : "", "}");
 }
 
+std::string PointFields(const FrontierPoint& point) {
+  return absl::StrCat("\"saved_bytes\": ", point.bytes, ", \"replay_seconds\": ", Number(point.replay_seconds),
+                      ", \"saved\": ", List(point.saved));
+}
+
 // A list with one entry a line.
 template <typename Entries, typename Print>
 std::string Lines(const Entries& entries, const std::string& indent, const Print& print) {
@@ -45,12 +50,20 @@ std::string StepPlanJson(const StepPlan& plan) {
 }
 
 std::string BlockFrontierJson(const std::vector<FrontierPoint>& points) {
+  return Lines(points, "", [](const FrontierPoint& point) { return absl::StrCat("{", PointFields(point), "}"); }) + "\n";
+}
+
+std::string StepFrontierJson(const std::vector<FrontierPoint>& points) {
   return Lines(points, "",
                [](const FrontierPoint& point) {
-                 return absl::StrCat("{\"saved_bytes\": ", point.bytes, ", \"replay_seconds\": ", Number(point.replay_seconds),
-                                     ", \"saved\": ", List(point.saved), "}");
+                 return absl::StrCat("{\"step_peak_bytes\": ", point.bytes, ", \"replay_seconds\": ", Number(point.replay_seconds),
+                                     "}");
                }) +
          "\n";
+}
+
+std::string BoundedPointJson(const BoundedPoint& bounded) {
+  return absl::StrCat("{", PointFields(bounded.point), ", \"lower_bound_seconds\": ", Number(bounded.lower_bound_seconds), "}\n");
 }
 
 }  // namespace tidetape::planner

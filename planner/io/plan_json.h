@@ -18,6 +18,12 @@ std::string StepPlanJson(const StepPlan& plan);
 // [{"saved_bytes", "replay_seconds", "saved"}, ...]
 std::string BlockFrontierJson(const std::vector<FrontierPoint>& points);
 
+// [{"step_peak_bytes", "replay_seconds"}, ...]
+std::string StepFrontierJson(const std::vector<FrontierPoint>& points);
+
+// {"saved_bytes", "replay_seconds", "saved", "lower_bound_seconds"}
+std::string BoundedPointJson(const BoundedPoint& bounded);
+
 }  // namespace tidetape::planner
 
 #endif  // TIDETAPE_PLANNER_IO_PLAN_JSON_H_

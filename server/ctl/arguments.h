@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "net/client_security.h"
+#include "planner/planner.h"
 #include "server/ctl/client.h"
 #include "server/ctl/output.h"
 #include "server/ctl/simulate_collectives.h"
@@ -42,7 +43,10 @@ struct Arguments {
   std::string name;
   std::optional<int32_t> block;
   std::string memory_limit;
-  int64_t effort = 0;
+  planner::Effort effort;
+  std::string within;
+  std::vector<std::string> saved;
+  std::vector<std::string> replayed;
   std::string additional_base = "0";
   std::optional<int64_t> generation;
   std::string block_glob;

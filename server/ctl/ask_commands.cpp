@@ -64,6 +64,12 @@ absl::Status Problem(const Arguments& arguments, std::ostream& out) {
 
 absl::Status Frontier(const Arguments& arguments, std::ostream& out) {
   if (arguments.file.empty() == arguments.job.empty()) return absl::InvalidArgumentError("name either a job or --file FILE");
+  if (!arguments.within.empty()) {
+    if (arguments.file.empty()) return absl::InvalidArgumentError("--within asks a problem file: name it with --file");
+    const auto bytes = ParseBytes(arguments.within);
+    if (!bytes.ok()) return bytes.status();
+    return PrintFastestBlockPlan(arguments.file, arguments.block, *bytes, arguments.effort, arguments.output, out);
+  }
   if (!arguments.file.empty()) {
     return PrintFileFrontier(arguments.file, arguments.block, arguments.svg, arguments.output, out);
   }

@@ -11,20 +11,42 @@
 #include "server/ctl/completion.h"
 #include "server/ctl/contexts.h"
 #include "server/ctl/file_commands.h"
+#include "server/ctl/question_commands.h"
 #include "server/units.h"
 #include "server/version.h"
 
 namespace tidetape::ctl {
 namespace {
 
+// What is asked of a problem file.
+absl::StatusOr<Question> QuestionOf(const Arguments& arguments) {
+  Question question{.file = arguments.file, .effort = arguments.effort, .json = arguments.output.json()};
+  if (arguments.memory_limit.empty()) return question;
+  const auto limit = ParseLimit(arguments.memory_limit);
+  if (!limit.ok()) return limit.status();
+  question.memory_limit_bytes = *limit;
+  return question;
+}
+
 absl::Status Solve(const Arguments& arguments, std::ostream& out) {
-  std::optional<int64_t> limit;
-  if (!arguments.memory_limit.empty()) {
-    const auto parsed = ParseLimit(arguments.memory_limit);
-    if (!parsed.ok()) return parsed.status();
-    limit = *parsed;
-  }
-  return SolveFile(arguments.file, limit, arguments.effort, arguments.output, out);
+  const auto question = QuestionOf(arguments);
+  if (!question.ok()) return question.status();
+  return SolveFile(question->file, question->memory_limit_bytes, question->effort, arguments.output, out);
+}
+
+absl::Status Policies(const Arguments& arguments, std::ostream& out) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? ComparePolicies(*question, out) : question.status();
+}
+
+absl::Status StepFrontier(const Arguments& arguments, std::ostream& out) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? PrintStepFrontier(*question, arguments.svg, out) : question.status();
+}
+
+absl::Status Price(const Arguments& arguments, std::ostream& out) {
+  const auto question = QuestionOf(arguments);
+  return question.ok() ? PriceWishes(*question, arguments.saved, arguments.replayed, out) : question.status();
 }
 
 absl::Status Collectives(const Arguments& arguments, std::ostream& out) {
@@ -64,6 +86,16 @@ class Declarer {
   }
   CLI::App* WithBlock(CLI::App* command) {
     command->add_option("--block", arguments_.block, "position of a block in the order of execution, from 0");
+    return command;
+  }
+  CLI::App* WithEffort(CLI::App* command) {
+    command->add_option("--effort", arguments_.effort.visits, "op visits to spend on closing the gap, some ten million a second")
+        ->check(CLI::NonNegativeNumber);
+    command
+        ->add_option("--gap", arguments_.effort.gap_of_full_replay,
+                     "a gap that is close enough, as a share of the time of replaying everything")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
     return command;
   }
   CLI::App* WithWatch(CLI::App* command) {
@@ -118,6 +150,8 @@ void DeclareQuestions(Declarer& declare, Arguments& arguments) {
   declare.WithBlock(frontier);
   frontier->add_option("--svg", arguments.svg, "write a picture to this file");
   frontier->add_option("--file", arguments.file, "a problem file instead of a job; needs no server");
+  frontier->add_option("--within", arguments.within, "with --file: only the fastest plan that saves at most so much, as in 40MiB");
+  declare.WithEffort(frontier);
 
   declare.WithWatch(declare.AddOfJob("memory", "memory through the step, predicted and measured", Memory));
   declare.WithBlock(declare.AddOfJob("explain", "why each value is kept or replayed", Explain));
@@ -155,10 +189,19 @@ void DeclareChanges(Declarer& declare, Arguments& arguments) {
 
 void DeclareLocals(Declarer& declare, Arguments& arguments) {
   CLI::App* solve = declare.AddLocal("solve", "the plan of a problem file; needs no server", Solve);
-  solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
-  solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
-  solve->add_option("--effort", arguments.effort, "op visits to spend on closing the gap, some ten million a second")
-      ->check(CLI::NonNegativeNumber);
+  CLI::App* policies =
+      declare.AddLocal("policies", "what other ways to choose would give on a problem file; needs no server", Policies);
+  CLI::App* step_frontier = declare.AddLocal(
+      "step-frontier", "replay time of the step of a problem file against its peak; needs no server", StepFrontier);
+  step_frontier->add_option("--svg", arguments.svg, "write a picture to this file");
+  CLI::App* price = declare.AddLocal("price", "what it costs to have tensors saved or replayed; needs no server", Price);
+  price->add_option("--save", arguments.saved, "what ops of this name make, as in 'aten::*mm*' or 'aten::gelu@layers.1?'");
+  price->add_option("--replay", arguments.replayed, "likewise");
+  for (CLI::App* of_file : {solve, policies, step_frontier, price}) {
+    of_file->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
+    of_file->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
+  }
+  for (CLI::App* closely : {solve, policies, price}) declare.WithEffort(closely);
 
   CLI::App* collectives =
       declare.AddLocal("simulate-collectives", "collectives on clusters that are not there; needs no server", Collectives);

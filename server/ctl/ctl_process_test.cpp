@@ -125,6 +125,13 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_EQ(solved.code, 0) << solved.output;
   EXPECT_THAT(solved.output, HasSubstr("\"step_peak_bytes\": 1300"));
   EXPECT_THAT(Ctl("frontier --format json --file " + Temporary("problem.json")).output, HasSubstr("{\"saved_bytes\": 200,"));
+  EXPECT_THAT(Ctl("frontier --format json --within 150 --gap 0 --effort 1000000 --file " + Temporary("problem.json")).output,
+              HasSubstr("\"lower_bound_seconds\": "));
+  EXPECT_THAT(Ctl("policies " + Temporary("problem.json")).output, HasSubstr("full checkpoint"));
+  EXPECT_THAT(Ctl("policies --format json " + Temporary("problem.json")).output, HasSubstr("\"policy\": \"additive knapsack\""));
+  EXPECT_THAT(Ctl("step-frontier --format json " + Temporary("problem.json")).output, HasSubstr("{\"step_peak_bytes\": 1300"));
+  EXPECT_THAT(Ctl("price --replay 'aten::op1' " + Temporary("problem.json")).output, HasSubstr("with the wishes"));
+  EXPECT_THAT(Ctl("price --save 'aten::none' " + Temporary("problem.json")).output, HasSubstr("fits no storage"));
 }
 
 // A job whose agent holds a plan of generation 1 under 1300 bytes.

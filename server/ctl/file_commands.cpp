@@ -8,6 +8,7 @@
 #include "planner/merge_ranks.h"
 #include "planner/planner.h"
 #include "server/ctl/frontier_svg.h"
+#include "server/units.h"
 
 namespace tidetape::ctl {
 namespace {
@@ -44,7 +45,7 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort,
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
                        const OutputFormat& format, std::ostream& out) {
   auto problem = planner::ReadProblemFile(path);
   if (!problem.ok()) return problem.status();
@@ -79,6 +80,24 @@ absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> b
     return absl::OkStatus();
   }
   PrintHull(picture.points, out);
+  return absl::OkStatus();
+}
+
+absl::Status PrintFastestBlockPlan(const std::string& path, std::optional<int32_t> block, int64_t saved_bytes_limit,
+                                   const planner::Effort& effort, const OutputFormat& format, std::ostream& out) {
+  const auto problem = planner::ReadProblemFile(path);
+  if (!problem.ok()) return problem.status();
+  const auto tape = ChooseTape(*problem, block);
+  if (!tape.ok()) return InFile(path, tape.status());
+  const auto fastest = planner::FastestBlockPlan(**tape, saved_bytes_limit, effort);
+  if (!fastest.ok()) return InFile(path, fastest.status());
+  if (format.json()) {
+    out << planner::BoundedPointJson(*fastest);
+    return absl::OkStatus();
+  }
+  out << "saved        " << FormatBytes(fastest->point.bytes) << " in " << fastest->point.saved.size() << " storages\n"
+      << "replay       " << FormatSeconds(fastest->point.replay_seconds) << " (at least "
+      << FormatSeconds(fastest->lower_bound_seconds) << ")\n";
   return absl::OkStatus();
 }
 

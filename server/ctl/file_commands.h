@@ -7,19 +7,23 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "planner/planner.h"
 #include "server/ctl/output.h"
 
 namespace tidetape::ctl {
 
 // Prints the plan of the problem in the file, under its own limit or another. An infeasible limit is no error: see "feasible".
-// `effort` as of planner::PlanStepClosely.
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, int64_t effort,
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
                        const OutputFormat& format, std::ostream& out);
 
 // Prints the hull of one tape of the problem in the file, that of block `block` where given; a problem with several tapes needs
 // one. Writes a picture where `svg` is not empty.
 absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg,
                                const OutputFormat& format, std::ostream& out);
+
+// Prints the fastest plan of that tape that saves at most so many bytes, and what bounds it.
+absl::Status PrintFastestBlockPlan(const std::string& path, std::optional<int32_t> block, int64_t saved_bytes_limit,
+                                   const planner::Effort& effort, const OutputFormat& format, std::ostream& out);
 
 // Writes a whole file.
 absl::Status WriteFile(const std::string& path, const std::string& content);

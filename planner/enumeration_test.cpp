@@ -1,0 +1,279 @@
+// The planner against the enumeration of all plans, on random tapes of every kind: storages with several writers, in-place versions,
+// must-save and must-recompute ones, ones that are held anyway or need no bytes, and ops that cannot be replayed.
+//
+// TIDETAPE_PLANNER_TAPES sets the number of tapes.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "planner/planner.h"
+#include "planner/tape_plans.h"
+#include "planner/testing/enumeration.h"
+#include "planner/testing/oracle.h"
+#include "planner/testing/random_tape.h"
+#include "planner/validate.h"
+
+namespace tidetape::planner {
+namespace {
+
+constexpr double kTolerance = 1e-9;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+int Tapes() {
+  const char* text = std::getenv("TIDETAPE_PLANNER_TAPES");
+  return text == nullptr ? 2000 : std::atoi(text);
+}
+
+// Corners of the lower hull of plans by rising bytes and falling seconds, from the fewest bytes to the least time.
+std::vector<Enumeration::Plan> HullOf(const std::vector<Enumeration::Plan>& best) {
+  std::vector<Enumeration::Plan> hull;
+  for (const Enumeration::Plan& plan : best) {
+    while (hull.size() >= 2) {
+      const Enumeration::Plan &a = hull[hull.size() - 2], &b = hull.back();
+      const double on_the_line = a.seconds + (plan.seconds - a.seconds) * static_cast<double>(b.bytes - a.bytes) /
+                                                 static_cast<double>(plan.bytes - a.bytes);
+      if (b.seconds < on_the_line - kTolerance) break;
+      hull.pop_back();
+    }
+    hull.push_back(plan);
+  }
+  return hull;
+}
+
+double LeastSeconds(const std::vector<Enumeration::Plan>& best, int64_t bytes) {
+  double seconds = kInfinity;
+  for (const Enumeration::Plan& plan : best) {
+    if (plan.bytes <= bytes) seconds = plan.seconds;
+  }
+  return seconds;
+}
+
+class RandomTapes : public testing::Test {
+ protected:
+  // Calls `check` with so many tapes that have a plan, and counts those without one, which the planner must refuse.
+  void ForEach(int most_intermediates, const std::function<void(const BlockTape&, const Enumeration&, std::mt19937_64&)>& check) {
+    for (int seed = 0, checked = 0; checked < Tapes() && !HasFailure(); ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      std::mt19937_64 random(seed);
+      const BlockTape tape = RandomTape(random, 2 + seed % (most_intermediates - 1));
+      ASSERT_TRUE(ValidateTape(tape).ok()) << ValidateTape(tape);
+      const Enumeration all(tape);
+      if (all.plans().empty()) {
+        ++without_plan_;
+        EXPECT_EQ(BlockFrontier(tape).status().code(), absl::StatusCode::kInvalidArgument);
+        continue;
+      }
+      ++checked;
+      check(tape, all, random);
+    }
+    EXPECT_GT(without_plan_, 0);
+  }
+
+  int without_plan_ = 0;
+};
+
+TEST_F(RandomTapes, HullPointsAreThoseOfAllPlans) {
+  int corners = 0, inexact = 0;
+  ForEach(18, [&](const BlockTape& tape, const Enumeration& all, std::mt19937_64& random) {
+    const std::vector<Enumeration::Plan> best = all.Best(), hull = HullOf(best);
+    const auto points = BlockFrontier(tape);
+    ASSERT_TRUE(points.ok()) << points.status();
+    for (const FrontierPoint& point : *points) {
+      const auto plan = OracleEvaluate(tape, point.saved);
+      ASSERT_TRUE(plan.has_value()) << "the frontier holds a plan that nobody could follow";
+      EXPECT_EQ(plan->bytes, point.bytes);
+      EXPECT_NEAR(plan->seconds, point.replay_seconds, kTolerance);
+    }
+    if (!TapeGraph::Build(TapeIndex(tape))->exact()) {
+      ++inexact;
+      return;
+    }
+    // Points of the planner come by falling bytes. It leaves out corners that hardly stand out.
+    for (const FrontierPoint& point : *points) {
+      const bool corner = std::any_of(hull.begin(), hull.end(), [&](const Enumeration::Plan& plan) {
+        return plan.bytes == point.bytes && std::abs(plan.seconds - point.replay_seconds) <= kTolerance;
+      });
+      EXPECT_TRUE(corner) << point.bytes << " bytes, " << point.replay_seconds << " s is no corner";
+    }
+    EXPECT_EQ(points->size(), hull.size());
+    corners += static_cast<int>(points->size());
+  });
+  std::cout << corners << " corners, " << inexact << " tapes on which the cut is not exact\n";
+  EXPECT_GT(inexact, 0);
+}
+
+// Also where the cut is not exact.
+TEST_F(RandomTapes, NoPlanLiesBelowTheBound) {
+  ForEach(18, [&](const BlockTape& tape, const Enumeration& all, std::mt19937_64& random) {
+    const auto plans = TapePlans::Create(tape);
+    ASSERT_TRUE(plans.ok()) << plans.status();
+    const std::vector<HullPoint>& bound = (*plans)->bound();
+    for (const Enumeration::Plan& plan : all.Best()) {
+      ASSERT_GE(plan.bytes, bound.back().bytes);
+      EXPECT_GE(plan.bytes, bound.back().bytes);
+      for (size_t i = 1; i < bound.size(); ++i) {
+        const HullPoint &rich = bound[i - 1], &lean = bound[i];
+        const double slope = (lean.seconds - rich.seconds) / static_cast<double>(rich.bytes - lean.bytes);
+        EXPECT_GE(plan.seconds, lean.seconds - slope * static_cast<double>(plan.bytes - lean.bytes) - kTolerance);
+      }
+      EXPECT_GE(plan.seconds, bound.front().seconds - kTolerance);
+    }
+  });
+}
+
+TEST_F(RandomTapes, PointsBetweenCornersAreTheFastest) {
+  int between = 0;
+  ForEach(18, [&](const BlockTape& tape, const Enumeration& all, std::mt19937_64& random) {
+    const std::vector<Enumeration::Plan> best = all.Best();
+    const auto corners = BlockFrontier(tape);
+    for (int i = 0; i < 3; ++i) {
+      const int64_t limit = best[random() % best.size()].bytes + static_cast<int64_t>(random() % 2);
+      const auto fastest = FastestBlockPlan(tape, limit, {.visits = 1'000'000'000, .gap_of_full_replay = 0});
+      ASSERT_TRUE(fastest.ok()) << fastest.status();
+      const auto plan = OracleEvaluate(tape, fastest->point.saved);
+      ASSERT_TRUE(plan.has_value());
+      EXPECT_LE(plan->bytes, limit);
+      EXPECT_NEAR(plan->seconds, fastest->point.replay_seconds, kTolerance);
+      EXPECT_NEAR(fastest->point.replay_seconds, LeastSeconds(best, limit), kTolerance);
+      EXPECT_NEAR(fastest->lower_bound_seconds, fastest->point.replay_seconds, kTolerance);
+      double at_a_corner = kInfinity;
+      for (const FrontierPoint& corner : *corners) {
+        if (corner.bytes <= limit) at_a_corner = std::min(at_a_corner, corner.replay_seconds);
+      }
+      between += fastest->point.replay_seconds < at_a_corner - kTolerance;
+    }
+    EXPECT_FALSE(FastestBlockPlan(tape, best.front().bytes - 1, {.visits = 1'000'000'000}).ok());
+  });
+  std::cout << between << " points between corners\n";
+  EXPECT_GT(between, Tapes() / 20);
+}
+
+// Replayed ops, bytes, seconds and own peak of plans that the planner would choose and of others.
+TEST_F(RandomTapes, PlansCostWhatAWalkThroughBackwardSays) {
+  ForEach(18, [&](const BlockTape& tape, const Enumeration& all, std::mt19937_64& random) {
+    BlockInstance instance{.backward_transient_bytes = static_cast<int64_t>(random() % 30)};
+    for (size_t e = 0; random() % 2 == 0 && e < tape.backward.size(); ++e) {
+      instance.gradient_live_bytes.push_back(static_cast<int64_t>(random() % 30));
+    }
+    if (instance.gradient_live_bytes.size() != tape.backward.size()) instance.gradient_live_bytes.clear();
+    const auto plans = TapePlans::Create(tape);
+    const auto check = [&](const TapePlan& plan) {
+      const auto oracle = OracleEvaluate(tape, plan.saved);
+      ASSERT_TRUE(oracle.has_value());
+      EXPECT_EQ(std::vector<int32_t>(oracle->replayed.begin(), oracle->replayed.end()), plan.replayed);
+      EXPECT_EQ(plan.saved_bytes, oracle->bytes);
+      EXPECT_NEAR(plan.replay_seconds, oracle->seconds, kTolerance);
+      EXPECT_EQ(OwnPeakBytes(tape, instance, plan.profile), OracleOwnPeak(tape, instance, *oracle));
+      EXPECT_GE(OwnPeakBytes(tape, instance, plan.profile), (*plans)->LeastOwnPeakBytes(instance));
+    };
+    check((*plans)->AtVertex(0));
+    check((*plans)->AtVertex(static_cast<int32_t>((*plans)->vertices().size()) - 1));
+    check((*plans)->KeepAll());
+    for (int i = 0; i < 6; ++i) {
+      const auto plan = EvaluateTapePlan((*plans)->index(), all.Saved(all.plans()[random() % all.plans().size()]));
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      check(*plan);
+    }
+  });
+}
+
+struct Way {
+  int64_t saved = 0;
+  int64_t own_peak = 0;
+  double seconds = 0;
+};
+
+// Ways to run the block that no other one beats in bytes, own peak and seconds.
+std::vector<Way> BestWays(const BlockTape& tape, const Enumeration& all, const BlockInstance& block) {
+  std::vector<Way> ways;
+  for (const BlockOption& option : block.options) ways.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds});
+  if (!ways.empty()) return ways;
+  for (const Enumeration::Plan& plan : all.WithoutIdleStorages()) {
+    const int64_t peak = OracleOwnPeak(tape, block, *OracleEvaluate(tape, all.Saved(plan)));
+    const bool beaten = std::any_of(ways.begin(), ways.end(), [&](const Way& other) {
+      return other.saved <= plan.bytes && other.own_peak <= peak && other.seconds <= plan.seconds;
+    });
+    if (!beaten) ways.push_back({plan.bytes, peak, plan.seconds});
+  }
+  return ways;
+}
+
+struct Combination {
+  int64_t peak = 0;
+  double seconds = 0;
+};
+
+std::vector<Combination> Combine(const PlanningProblem& problem, const std::vector<std::vector<Way>>& ways) {
+  std::vector<Combination> result;
+  std::vector<int64_t> saved(ways.size()), peaks(ways.size());
+  const std::function<void(size_t, double)> visit = [&](size_t b, double seconds) {
+    if (b == ways.size()) {
+      result.push_back({OracleStepPeak(problem, saved, peaks), seconds});
+      return;
+    }
+    for (const Way& way : ways[b]) {
+      saved[b] = way.saved;
+      peaks[b] = way.own_peak;
+      visit(b + 1, seconds + way.seconds);
+    }
+  };
+  visit(0, 0);
+  return result;
+}
+
+// Step plans: within the proven gap of the best of all combinations, which the bound does not pass.
+TEST(RandomSteps, PlansAreTheFastestOfAllCombinations) {
+  int solved = 0, equal = 0, with_a_gap = 0;
+  for (int seed = 0, checked = 0; checked < Tapes() && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int blocks = 1 + seed % 3;
+    PlanningProblem problem = RandomProblem(random, blocks, 2 + seed % (blocks == 1 ? 13 : 7));
+    std::vector<Enumeration> enumerations;
+    for (const BlockTape& tape : problem.tapes) enumerations.emplace_back(tape);
+    if (std::any_of(enumerations.begin(), enumerations.end(), [](const Enumeration& all) { return all.plans().empty(); })) continue;
+    checked += static_cast<int>(problem.tapes.size());
+    std::vector<std::vector<Way>> ways;
+    for (const BlockInstance& block : problem.blocks) {
+      ways.push_back(BestWays(problem.tapes[block.tape], enumerations[block.tape], block));
+    }
+    const std::vector<Combination> combinations = Combine(problem, ways);
+    for (int i = 0; i < 3; ++i) {
+      problem.memory_limit_bytes = combinations[random() % combinations.size()].peak;
+      if (problem.memory_limit_bytes == 0) continue;
+      const auto plan = PlanStepClosely(problem, {.visits = 2'000'000, .gap_of_full_replay = 1e-4});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      // The least peak that the planner can reach may lie above that of all combinations.
+      EXPECT_EQ(plan->feasible, problem.memory_limit_bytes >= plan->least_peak_bytes);
+      if (!plan->feasible) continue;
+      double least = kInfinity;
+      for (const Combination& combination : combinations) {
+        if (combination.peak <= problem.memory_limit_bytes) least = std::min(least, combination.seconds);
+      }
+      ++solved;
+      EXPECT_LE(plan->step_peak_bytes, problem.memory_limit_bytes);
+      EXPECT_GE(plan->replay_seconds, least - kTolerance);
+      EXPECT_LE(plan->lower_bound_seconds, least + kTolerance);
+      equal += plan->replay_seconds <= least + kTolerance;
+      double full = 0;
+      for (const BlockInstance& block : problem.blocks) {
+        if (block.options.empty()) full += BlockFrontier(problem.tapes[block.tape])->back().replay_seconds;
+      }
+      with_a_gap += plan->replay_seconds - plan->lower_bound_seconds > 1e-4 * full + kTolerance;
+    }
+  }
+  std::cout << solved << " step plans, " << equal << " equal to the best of all combinations, " << with_a_gap
+            << " with a gap that is wider than asked for\n";
+  EXPECT_GT(equal, solved * 99 / 100);
+  EXPECT_LT(with_a_gap, solved / 50);
+}
+
+}  // namespace
+}  // namespace tidetape::planner

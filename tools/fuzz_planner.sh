@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Fuzzes the reader of problem files and the solver behind it, under the address and the undefined-behaviour sanitizer.
+# usage: tools/fuzz_planner.sh SECONDS [libFuzzer options]
+# Inputs that reach something new are added to build/fuzz-corpus; planner/testing/corpus is what every run starts from.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:?usage: tools/fuzz_planner.sh SECONDS [libFuzzer options]}
+shift
+out=build/fuzz
+mkdir -p "$out" build/fuzz-corpus
+protos=bazel-bin/proto
+[[ -e $protos/tidetape/v1/tape.pb.h ]] || { echo "fuzz_planner: $protos is not there: run 'make build'" >&2; exit 1; }
+packages="absl_status absl_statusor absl_strings absl_str_format protobuf"
+sources=$(ls planner/*.cpp | grep -v -e '_test\.cpp$' -e bench_planner)
+sources="$sources planner/io/problem_io.cpp planner/testing/fuzz_problem.cpp $protos/tidetape/v1/tape.pb.cc $protos/tidetape/v1/plan.pb.cc"
+flags="-std=c++20 -O1 -g1 -I. -I$protos -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(pkg-config --cflags $packages)"
+for source in $sources; do
+  object=$out/$(echo "$source" | tr / _).o
+  [[ $object -nt $source ]] || clang++ $flags -c -o "$object" "$source"
+done
+clang++ -fsanitize=fuzzer,address,undefined -o "$out/fuzz_problem" "$out"/*.o $(pkg-config --libs $packages)
+exec "$out/fuzz_problem" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 -max_len=65536 -artifact_prefix="$out/" "$@" \
+  build/fuzz-corpus planner/testing/corpus
