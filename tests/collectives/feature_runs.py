@@ -91,10 +91,12 @@ def _wrong_parameters(model):
     return wrong
 
 
-def _compare(outcome, stock, tide):
+def _compare(outcome, stock, tide, zeros_for_none):
     if len(stock) != len(tide):
         outcome.missing.append(-1)
     for index, (one, other) in enumerate(zip(stock, tide, strict=False)):
+        if zeros_for_none and other is None and not one.any():
+            continue
         if (one is None) != (other is None):
             outcome.missing.append(index)
         elif one is not None and one.size:
@@ -114,7 +116,7 @@ def _outcome(feature, rank):
     outcome.units = session.collectives.units
     if stock_gathers != tide_gathers:
         outcome.error = f"{tide_gathers} gathers, {stock_gathers} without Tidetape"
-    _compare(outcome, stock, tide)
+    _compare(outcome, stock, tide, zeros_for_none=feature.stock_alone is not None)
     outcome.wrong_parameters = _wrong_parameters(model)
     session.detach()
     dist.barrier()

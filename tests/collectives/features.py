@@ -87,8 +87,9 @@ def _on_meta(model):
 
 @dataclass(frozen=True)
 class Feature:
-    """`stock`: units that go the stock way, each with a part of its reason. `stock_alone`: what the stock run needs to do the same at
-    all. `tolerance`: of numbers, over the largest of their array."""
+    """`stock`: units that go the stock way, each with a part of its reason. `stock_alone`: what the stock run needs to do the same
+    at all; it may then have zeros where Tidetape leaves parameters without a gradient. `tolerance`: of numbers, over the largest of
+    their array."""
 
     shard: Callable[[nn.Module], None]
     model: Callable[[], nn.Module] = Model
@@ -109,13 +110,9 @@ FEATURES = {
     "float32": Feature(_shard()),
     "mixed precision": Feature(_shard(mp_policy=MIXED)),
     "bfloat16 parameters": Feature(_shard(mp_policy=MIXED), lambda: Model().bfloat16(), tolerance=0.02),
-    "bfloat16 reduction": Feature(_shard(mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)), tolerance=0.02),
+    "bfloat16 reduction": Feature(_shard(mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)), tolerance=0.05),
     "unsharded after forward": Feature(_shard(mp_policy=MIXED, reshard_after_forward=False)),
-    "resharded to a number": Feature(
-        _shard(mp_policy=MIXED, reshard_after_forward=2),
-        ranks=(4,),
-        stock=_all("in backward it is gathered from a smaller mesh", ALL_UNITS[:3]),
-    ),
+    "resharded to a number": Feature(_shard(mp_policy=MIXED, reshard_after_forward=2), ranks=(4,)),
     "unsharded after backward": Feature(_shard(lambda model: model.set_reshard_after_backward(False), mp_policy=MIXED)),
     "copies (HSDP)": Feature(_copies, ranks=(4,)),
     "copies summed apart": Feature(

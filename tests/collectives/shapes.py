@@ -124,7 +124,8 @@ class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(3 if n == 0 else 7, 7, 3, padding=1), nn.GroupNorm(7, 7), nn.GELU()) for n in range(3)
+            nn.Sequential(nn.Conv2d(3 if n == 0 else 7, 7, 3, padding=1, bias=False), nn.GroupNorm(7, 7), nn.GELU())
+            for n in range(3)
         )
         self.head = nn.Linear(7, 5)
 

@@ -39,8 +39,8 @@ def attach(
         saved, or everything with memory_limit="max").
     job: name of the job; else TIDETAPE_JOB, SLURM_JOB_ID, torchrun's run id.
     existing: checkpointing that is already on is replaced ("replace"), kept, its blocks left alone ("keep"), or refused ("error").
-    collectives: FSDP2's own ("stock"), Tidetape's without layout copies ("tide"), or those where they work ("auto"); CollectiveOptions
-        for more. The same on all ranks.
+    collectives: FSDP2's own ("stock"), Tidetape's without layout copies ("tide"), or those where they work ("auto");
+        CollectiveOptions for more. The same on all ranks.
 
     Works before or after fully_shard, DDP, meta-device initialisation and torch.compile of blocks (compiled blocks run as they
     are). Raises ValueError on bad arguments. With a torch that cannot be intercepted it says so once and leaves training alone.

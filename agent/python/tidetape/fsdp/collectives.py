@@ -16,10 +16,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
 from . import hook
+from .layout_draft import LayoutDraft, host_ranks_of, parameters_after_forward, parameters_of
 from .options import CollectiveOptions
 from .roll_call import RollCall
 from .unit_collectives import UnitCollectives
-from .units import Mesh, Unit, find_units, gathered_dtype, has_extension
+from .unit_gather import UnitGather, main_shard, shard_after_forward
+from .unit_reduction import UnitReduction
+from .units import Unit, find_units
 
 _log = logging.getLogger("tidetape")
 
@@ -45,8 +48,6 @@ class Collectives:
         self._started = False
         self._units: list[UnitCollectives] = []
         self._plane = None
-        # The user's own setting of each unit that this object has changed.
-        self._unused_setting: dict[int, bool] = {}
         own = weakref.ref(self)
         self._step_hook = register_optimizer_step_post_hook(lambda *_: own() and own()._count_step())
         hook.install(self)
@@ -62,16 +63,12 @@ class Collectives:
             self.reasons[unit] = reason
             _log.warning("tidetape: collectives of unit %s stay FSDP2's own: %s", unit, reason)
 
-    def user_wants_zeros(self, unit: UnitCollectives) -> bool:
-        """Whether set_reduce_scatter_unused_params was on before this object turned it on."""
-        return self._unused_setting[id(unit.unit.group)]
-
     def detach(self) -> None:
         """Leaves all later collectives to FSDP2. Parameters that are unsharded stay as they are. Called again it does nothing."""
         hook.remove(self)
         self._step_hook.remove()
         for unit in self._units:
-            unit.unit.group.reduce_scatter_unused_params = self._unused_setting[id(unit.unit.group)]
+            unit.unit.group.reduce_scatter_unused_params = unit.wants_zeros
             for param in unit.unit.params:
                 hook.forget(param)
         self._units = []
@@ -152,11 +149,20 @@ class Collectives:
         self._plane = plane
         self.layout_hash = layout.hash
         self.arena_bytes = {"private": plane.private_bytes, "shared": plane.shared_bytes}
+        after_forward = itertools.count(len(units))
         for index, unit in enumerate(units):
-            collectives = UnitCollectives(unit, index, plane)
+            smaller = None
+            if unit.mesh_after_forward is not None:
+                smaller = UnitGather(plane, next(after_forward), unit.params, shard_after_forward)
+            collectives = UnitCollectives(
+                unit,
+                UnitGather(plane, index, unit.params, main_shard),
+                smaller,
+                UnitReduction(plane, index, unit.params),
+                unit.group.reduce_scatter_unused_params,
+            )
             self._units.append(collectives)
             # A rank without a gradient must take part: the others wait for it.
-            self._unused_setting[id(unit.group)] = unit.group.reduce_scatter_unused_params
             unit.group.reduce_scatter_unused_params = True
             for param in unit.params:
                 hook.remember(param, self, collectives)
@@ -167,26 +173,22 @@ class Collectives:
 
     def _layout(self, units: list[Unit], ranks: dict[int, int], host_of: dict[int, str]) -> tuple[object, list]:
         """The layout of the units that it covers, and their groups. Units that it does not cover get their reason."""
-        native = _native.collectives()
-        host_ranks = _host_ranks(list(host_of.values()))
+        host_ranks = host_ranks_of(list(host_of.values()))
         while True:
             candidates = [unit for unit in units if not unit.reason]
-            meshes: dict[Mesh, str] = {}
-            groups, shapes, specs = [], [], []
+            draft = LayoutDraft(ranks, host_of)
             for unit in candidates:
-                mesh = unit.mesh
-                per_node = _per_node([host_of[rank] for rank in mesh.shards])
-                if mesh not in meshes:
-                    meshes[mesh] = f"mesh {len(meshes)}"
-                    shapes.append(native.MeshShape(meshes[mesh], len(mesh.shards), max(1, len(mesh.replicas)), per_node))
-                groups.append(_group(native, mesh, ranks, per_node))
-                specs.append(_spec(native, unit, meshes[mesh], self._keeps_slot(unit)))
-            layout = native.Layout(shapes, specs, max(1, self.options.rotating_slots), host_ranks, self.options.staging_bytes)
+                draft.add(unit.name, unit.mesh, parameters_of(unit), self._keeps_slot(unit))
+            for unit in candidates:
+                if unit.mesh_after_forward is not None:
+                    name = f"{unit.name} after forward"
+                    draft.add(name, unit.mesh_after_forward, parameters_after_forward(unit), keeps_slot=True)
+            layout = draft.layout(max(1, self.options.rotating_slots), host_ranks, self.options.staging_bytes)
             uncovered: dict[int, str] = {}
             for index, position, reason in layout.uncovered:
                 uncovered.setdefault(index, f"'{candidates[index].names[position]}': {reason}")
             if not uncovered:
-                return layout, groups
+                return layout, draft.groups
             for index, reason in uncovered.items():
                 candidates[index].reason = reason
 
@@ -215,42 +217,3 @@ class Collectives:
 
     def _count_step(self) -> None:
         self.training_step += 1
-
-
-def _host_ranks(hosts: list[str]) -> int:
-    """How many ranks each host has; 0 where hosts differ in it."""
-    counts = {hosts.count(host) for host in hosts}
-    return counts.pop() if len(counts) == 1 else 0
-
-
-def _per_node(hosts: list[str]) -> int:
-    """Length of the runs of equal hosts, if all have one and no host comes back; else 1: each rank a node of its own."""
-    runs = [len(list(run)) for _, run in itertools.groupby(hosts)]
-    return runs[0] if len(set(runs)) == 1 and len(runs) == len(set(hosts)) else 1
-
-
-def _group(native, mesh: Mesh, ranks: dict[int, int], per_node: int):
-    rank = dist.get_rank()
-    replicas = [ranks[other] for other in mesh.replicas]
-    return native.Group(
-        [ranks[other] for other in mesh.shards],
-        per_node,
-        mesh.shards.index(rank),
-        replicas,
-        mesh.replicas.index(rank) if replicas else 0,
-    )
-
-
-def _spec(native, unit: Unit, mesh: str, keeps_slot: bool):
-    parameters = [
-        native.Parameter(
-            name,
-            list(param._orig_size),
-            gathered_dtype(param),
-            param.fsdp_placement.dim,
-            not param.sharded_param.requires_grad,
-            has_extension(param),
-        )
-        for name, param in zip(unit.names, unit.params, strict=True)
-    ]
-    return native.Unit(unit.name, mesh, parameters, keeps_slot)

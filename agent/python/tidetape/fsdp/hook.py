@@ -1,16 +1,17 @@
 """Replaces FSDP2's collective path in torch 2.14.1. The only file that changes anything of torch.
 
 FSDP2 takes three functions from the globals of _fsdp_param_group: foreach_all_gather (cast, copy in, gather),
-foreach_all_gather_copy_out (copy out) and foreach_reduce (copy in, reduce, views). For units that Tidetape knows, ours stand in; for
-all others, and where a call asks for what only FSDP2 does, they pass on. Each call decides by itself, from what is the same on all
-ranks: FSDP2's gathered tensors can have the arena's memory in one call and their own in the next, because only what is under their
-storages changes, and FSDP2's own resizing takes either away.
+foreach_all_gather_copy_out (copy out) and foreach_reduce (copy in, reduce, views). For units that Tidetape knows, ours stand in;
+for all others, and where a call asks for what only FSDP2 does, they pass on. Each call decides by itself, from what is the same on
+all ranks: FSDP2's gathered tensors can have the arena's memory in one call and their own in the next, because only what is under
+their storages changes, and FSDP2's own resizing takes either away.
 
 FSDPParam.unsharded_zero_grad_data, which would make zeros for a parameter without a gradient, gives a marker instead.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 
 import torch
@@ -19,7 +20,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import AllGatherResul
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam, ShardedState
 
 from ..versions import SUPPORTED_TORCH
-from .unit_collectives import ABSENT
+from .unit_reduction import ABSENT
 
 _stock_all_gather = param_group_module.foreach_all_gather
 _stock_copy_out = param_group_module.foreach_all_gather_copy_out
@@ -31,7 +32,7 @@ _attached: list[weakref.ref] = []
 
 
 def install(collectives) -> None:
-    """Puts our functions in place, once, and has `collectives` asked about units that nobody knows. Raises RuntimeError with another
+    """Puts our functions in place, and has `collectives` asked about units that nobody knows. Raises RuntimeError with another
     torch."""
     if torch.__version__.split("+")[0] != SUPPORTED_TORCH:
         raise RuntimeError(f"torch {torch.__version__}: FSDP2's collectives can be replaced in {SUPPORTED_TORCH} only")
@@ -57,9 +58,7 @@ def forget(param: FSDPParam) -> None:
 
 
 class _Gathering(AllGatherResult):
-    """An all-gather of ours that is under way; FSDP2 hands it from the one function to the other."""
-
-    unit = None
+    """An all-gather of ours that is under way; FSDP2 hands it from the one function to the other. `finish()` waits for it."""
 
 
 def _owner(param: FSDPParam):
@@ -76,25 +75,26 @@ def _all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, co
             if (found := collectives()) is not None:
                 found.start_with(fsdp_params)
     collectives, unit = _owner(fsdp_params[0])
-    reason = None if unit is None else _reason_against_gather(unit, fsdp_params, comm)
-    if unit is None or reason:
-        if reason:
-            collectives.say_reason(unit.name, reason)
+    if unit is None:
         return _stock_all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, comm)
-    unit.send(collectives.training_step)
+    after_forward = fsdp_params[0].sharded_state == ShardedState.SHARDED_POST_FORWARD
+    gather = unit.gather_after_forward if after_forward else unit.gather
+    if reason := _reason_against_gather(gather, comm):
+        collectives.say_reason(unit.name, reason)
+        return _stock_all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, comm)
+    gather.send(collectives.training_step)
     gathering = _Gathering(torch.empty(0, device=device), None, None, [], [], [])
-    gathering.unit = unit
-    gathering.step = collectives.training_step
+    gathering.finish = functools.partial(gather.finish, collectives.training_step)
     return gathering
 
 
-def _reason_against_gather(unit, fsdp_params, comm) -> str:
+def _reason_against_gather(gather, comm) -> str:
     """Why this gather is FSDP2's own; the same on all ranks."""
-    if fsdp_params[0].sharded_state == ShardedState.SHARDED_POST_FORWARD:
-        return "in backward it is gathered from a smaller mesh (reshard_after_forward is a number)"
+    if gather is None:
+        return "it is resharded to another mesh than at the start"
     if type(comm) is not DefaultAllGather:
         return "it has a custom all-gather"
-    if not unit.slot_is_free():
+    if not gather.slot_is_free():
         return "its slot held another unit when it was needed"
     return ""
 
@@ -102,7 +102,7 @@ def _reason_against_gather(unit, fsdp_params, comm) -> str:
 @torch.no_grad()
 def _copy_out(result, fsdp_params, group):
     if isinstance(result, _Gathering):
-        result.unit.finish(result.step)
+        result.finish()
     else:
         _stock_copy_out(result, fsdp_params, group)
 
@@ -135,21 +135,21 @@ def _reduce(
             reason = "it has a custom reduce-scatter"
         elif all_reduce_group is not None and (not all_reduce_grads or partial_reduce_output is not None):
             reason = "its copies are summed in other steps than its shards (set_requires_all_reduce)"
-        elif not unit.same_parameters_train():
+        elif not unit.reduction.same_parameters_train():
             reason = "parameters were frozen or unfrozen after the start"
         if not reason:
             ranks = reduce_scatter_group.size() * (1 if all_reduce_group is None else all_reduce_group.size())
-            unit.reduce(
+            unit.reduction.reduce(
                 fsdp_params,
                 unsharded_grads,
                 orig_dtype,
                 float(gradient_divide_factor or ranks),
-                collectives.user_wants_zeros(unit),
+                unit.wants_zeros,
                 collectives.training_step,
             )
             return nothing
         collectives.say_reason(unit.name, reason)
-        fsdp_params, unsharded_grads = _without_markers(fsdp_params, unsharded_grads, collectives.user_wants_zeros(unit))
+        fsdp_params, unsharded_grads = _without_markers(fsdp_params, unsharded_grads, unit.wants_zeros)
         if not fsdp_params:
             return nothing
     return _stock_reduce(

@@ -20,8 +20,8 @@ class CollectiveOptions:
     staging_bytes: int = 8 << 20
     # The most bytes of one message.
     chunk_bytes: int = 1 << 20
-    # Slots that the units that are resharded after forward take in turn; 0: each unit has its own. A unit whose slot is taken when it
-    # is needed goes the stock way that once.
+    # Slots that the units that are resharded after forward take in turn; 0: each unit has its own. A unit whose slot is taken when
+    # it is needed goes the stock way that once.
     rotating_slots: int = 0
     # How long a rank waits for another in a collective before it fails, and at the start for the last one to come.
     wait_seconds: float = 300.0

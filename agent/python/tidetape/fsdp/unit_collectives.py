@@ -1,150 +1,25 @@
-"""One unit's all-gather and reduce-scatter over the data plane."""
+"""One unit's collectives over the data plane."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-import torch
-from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
-from torch.distributed.tensor import DTensor
-
-from .. import _native
-from .units import Unit, gathered_dtype
+from .unit_gather import UnitGather
+from .unit_reduction import UnitReduction
+from .units import Unit
 
 
-class AbsentGradient:
-    """Stands for the gradient of a parameter that has none on this rank."""
-
-
-ABSENT = AbsentGradient()
-
-
+@dataclass(frozen=True)
 class UnitCollectives:
-    """Made by Collectives once all ranks have joined. Not thread-safe: FSDP2 calls from the thread that runs forward or backward."""
+    """Made by Collectives once all ranks have joined. `gather_after_forward`: from the smaller mesh that a number as
+    reshard_after_forward makes; None without one. `wants_zeros`: the user's own set_reduce_scatter_unused_params."""
 
-    def __init__(self, unit: Unit, index: int, plane):
-        """`index`: of the unit in the plane's layout."""
-        self.unit = unit
-        self.name = unit.name
-        self._index = index
-        self._plane = plane
-        self._params: list[FSDPParam] = unit.params
-        self._positions = {id(param): position for position, param in enumerate(self._params)}
-        self._frozen = [not param.sharded_param.requires_grad for param in self._params]
-        self._own_shards = plane.own_shards(index)
-        self._gathered = plane.gathered_tensors(index)
-        # The own shard is on its way to the others, and nobody has waited for theirs.
-        self._sent = False
+    unit: Unit
+    gather: UnitGather
+    gather_after_forward: UnitGather | None
+    reduction: UnitReduction
+    wants_zeros: bool
 
-    # --- all-gather ----------------------------------------------------------------------------------------------------------
-
-    def slot_is_free(self) -> bool:
-        """Whether no other unit's parameters, and none of this one's, lie in the slot. The same on all ranks, whose units are gathered
-        and resharded in the same order."""
-        return self._plane.holder(self._index) < 0 or self._sent
-
-    def send(self, step: int) -> None:
-        """Writes the own shard to its place and starts it on its way."""
-        if self._sent:
-            # FSDP2 gave up a prefetch. All ranks did; the shards that came are old by now.
-            self._plane.finish(self._index, step)
-            self._plane.release(self._index)
-        self._plane.admit(self._index, step)
-        self._sent = True
-        targets, sources = [], []
-        for param, target in zip(self._params, self._own_shards, strict=True):
-            if target.numel() > 0:
-                targets.append(target)
-                sources.append(param._sharded_param_data[: target.numel()].view(target.shape))
-        if targets:
-            torch._foreach_copy_(targets, sources)
-        self._plane.send(self._index, step)
-
-    def finish(self, step: int) -> None:
-        """Waits for the others' shards and puts the slot under FSDP2's gathered tensors."""
-        self._plane.finish(self._index, step)
-        for param, gathered in zip(self._params, self._gathered, strict=True):
-            if not param.all_gather_outputs:
-                param.all_gather_outputs = [gathered]
-        self._plane.lend(self._index, [param.all_gather_outputs[0] for param in self._params])
-        self._sent = False
-
-    # --- reduce-scatter ------------------------------------------------------------------------------------------------------
-
-    def same_parameters_train(self) -> bool:
-        """Whether the parameters that need gradients are those for which the reduction was laid out."""
-        return self._frozen == [not param.sharded_param.requires_grad for param in self._params]
-
-    def reduce(
-        self,
-        params: Sequence[FSDPParam],
-        gradients: list[torch.Tensor | AbsentGradient],
-        orig_dtype: torch.dtype | None,
-        divide_factor: float,
-        zeros_for_unused: bool,
-        step: int,
-    ) -> None:
-        """Sums the gradients over all ranks into the shards' .grad. Clears `gradients` as soon as they have been read.
-
-        zeros_for_unused: parameters without a gradient on any rank get one of zeros; else they are left alone.
-        """
-        given: list[torch.Tensor | None] = [None] * len(self._params)
-        for param, gradient in zip(params, gradients, strict=True):
-            if gradient is not ABSENT:
-                given[self._positions[id(param)]] = gradient
-        gradients.clear()
-        present = [gradient is not None for gradient in given]
-        widened = any(
-            gradient is not None and gradient.dtype == torch.float32 and gathered_dtype(param) == torch.bfloat16
-            for param, gradient in zip(self._params, given, strict=True)
-        )
-        notice = _native.collectives().GradientNotice(self._index, widened, divide_factor, present)
-        agreed = self._plane.agree(notice, step)
-        if not any(agreed.present) and not zeros_for_unused:
-            return
-        sources = []
-        for param, gradient in zip(self._params, given, strict=True):
-            dtype = torch.float32 if agreed.widened else gathered_dtype(param)
-            # Casts a fresh gradient beside accumulated ones; autograd leaves all others as they must be.
-            sources.append(None if gradient is None else gradient.to(dtype).contiguous())
-        del given
-        shards = self._shards(agreed.present)
-        outputs = [(shard, accumulate) for shard, accumulate in shards]
-        self._plane.reduce_gradients(agreed, sources, outputs, step)
-        sources.clear()
-        self._plane.finish_reduction(agreed, outputs, step)
-        for param, (shard, accumulate), there in zip(self._params, shards, agreed.present, strict=True):
-            if shard is not None and (there or zeros_for_unused):
-                if not accumulate:
-                    _set_gradient(param, shard, orig_dtype)
-                for hook in (getattr(param.sharded_param, "_post_accumulate_grad_hooks", None) or {}).values():
-                    hook(param.sharded_param)
-
-    def _shards(self, present: list[bool]) -> list[tuple[torch.Tensor | None, bool]]:
-        """For each parameter where its sum goes, and whether it is added to what is there. All new shards lie in one allocation."""
-        shards: list[tuple[torch.Tensor | None, bool]] = [(None, False)] * len(self._params)
-        new = []
-        for position, param in enumerate(self._params):
-            if self._frozen[position]:
-                continue
-            gradient = param.sharded_param.grad
-            local = gradient._local_tensor if isinstance(gradient, DTensor) else None
-            if present[position] and local is not None and local.dtype == torch.float32 and local.is_contiguous():
-                shards[position] = (local, True)
-            else:
-                new.append(position)
-        sizes = [self._params[position].sharded_size.numel() for position in new]
-        for position, part in zip(new, torch.empty(sum(sizes), dtype=torch.float32).split(sizes), strict=True):
-            shards[position] = (part.view(self._params[position].sharded_size), False)
-        return shards
-
-
-def _set_gradient(param: FSDPParam, shard: torch.Tensor, orig_dtype: torch.dtype | None) -> None:
-    """As FSDP2 does it: in the parameter's own dtype, added to what is there."""
-    if orig_dtype is not None and shard.dtype != orig_dtype:
-        shard = shard.to(orig_dtype)
-    gradient = param.sharded_param.grad
-    if gradient is not None:
-        gradient._local_tensor += shard
-    else:
-        param.sharded_param.grad = param.to_sharded_dtensor(shard)
+    @property
+    def name(self) -> str:
+        return self.unit.name

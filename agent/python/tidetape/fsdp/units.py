@@ -33,6 +33,8 @@ class Unit:
     group: object
     names: list[str]
     mesh: Mesh | None
+    # The smaller one that it is gathered from in backward, where reshard_after_forward is a number.
+    mesh_after_forward: Mesh | None
     # Why the unit cannot go the zero-copy way; empty where it can.
     reason: str = ""
 
@@ -65,7 +67,8 @@ def find_units(model: nn.Module) -> list[Unit]:
                 module = module_names.get(param._module_info.module, "?")
                 names.append(f"{module}.{param._module_info.param_name}".lstrip("."))
             mesh = _mesh(group.mesh_info) if isinstance(group.mesh_info, FSDPMeshInfo) else None
-            units.append(Unit(name, group, names, mesh, _reason(group)))
+            after_forward = _mesh(group.post_forward_mesh_info) if group._use_post_forward_mesh else None
+            units.append(Unit(name, group, names, mesh, after_forward, _reason(group)))
     return units
 
 
@@ -96,6 +99,11 @@ def _reason(group) -> str:
     if trainable and group._reduce_dtype not in (None, *_REDUCED):
         return f"it reduces in {group._reduce_dtype}, and only float32 sums are made".replace("torch.", "")
     return ""
+
+
+def gathered_elements(param) -> int:
+    """Of the gathered storage, padding of the shards included."""
+    return param.padded_sharded_param_size.numel() * param.mesh_info.shard_mesh_size
 
 
 def has_extension(param) -> bool:
