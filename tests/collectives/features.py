@@ -172,7 +172,7 @@ FEATURES = {
         _shard(lambda model: model.blocks[1].set_all_reduce_hook(lambda output: output.mul_(2)), mp_policy=MIXED),
         stock={"blocks.1": "all-reduce hook"},
     ),
-    "slots in turn": Feature(_shard(mp_policy=MIXED), options={"rotating_slots": 2}),
+    "slots of their own": Feature(_shard(mp_policy=MIXED), options={"rotating_slots": 100}),
     "too few slots": Feature(
         _inner_units,
         ExpertModel,

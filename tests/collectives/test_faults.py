@@ -75,12 +75,12 @@ def disagreements(rank):
 
     def no_memory():
         # More than any /dev/shm has, on one rank: the others must not wait for it.
-        session = _attach(model := _model(), staging_bytes=1 << 50)
+        session = _attach(model := _model(), staging_bytes=1 << 45)
         told["no memory"], told["no memory seconds"] = _error_of(lambda: model(training.batch(0, rank)))
         session.detach()
 
     def no_memory_but_stock():
-        session = _attach(model := _model(), mode="auto", staging_bytes=1 << 50)
+        session = _attach(model := _model(), mode="auto", staging_bytes=1 << 45)
         training.plainly(model, rank)
         told["stock instead"] = session.collectives.reasons["blocks.0"]
         session.detach()

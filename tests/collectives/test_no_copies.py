@@ -11,7 +11,19 @@ sys.path.insert(0, str(ROOT / "agent" / "python" / "tests"))
 from ranks import run_ranks
 
 WINDOWS = ("FSDP::all_gather_copy_out", "FSDP::all_gather", "FSDP::post_backward_reduce")
-COPIES = ("copy", "cat", "clone", "split_with", "aten::to", "aten::add", "aten::div", "aten::mul", "contiguous", "fill", "zero")
+COPIES = (
+    "copy",
+    "cat",
+    "clone",
+    "split_with_sizes_copy",
+    "aten::to",
+    "aten::add",
+    "aten::div",
+    "aten::mul",
+    "contiguous",
+    "fill",
+    "zero",
+)
 
 
 def copies_of_a_step(rank, mode):

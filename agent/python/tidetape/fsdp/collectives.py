@@ -19,6 +19,7 @@ from . import hook
 from .layout_draft import LayoutDraft, host_ranks_of, parameters_after_forward, parameters_of
 from .options import CollectiveOptions
 from .roll_call import RollCall
+from .slot_plan import least_slots
 from .unit_collectives import UnitCollectives
 from .unit_gather import UnitGather, main_shard, shard_after_forward
 from .unit_reduction import UnitReduction
@@ -48,6 +49,8 @@ class Collectives:
         self._started = False
         self._units: list[UnitCollectives] = []
         self._plane = None
+        # What the step peak counts of the arena: the rank's own part, and its share of the host's.
+        self._counted_bytes = 0
         own = weakref.ref(self)
         self._step_hook = register_optimizer_step_post_hook(lambda *_: own() and own()._count_step())
         hook.install(self)
@@ -73,6 +76,8 @@ class Collectives:
                 hook.forget(param)
         self._units = []
         self._plane = None
+        _native._C.meter_count(-self._counted_bytes)
+        self._counted_bytes = 0
 
     def start_with(self, params: Sequence) -> None:
         """Called with each all-gather of a unit that nobody knows. Starts where the unit is the model's."""
@@ -144,6 +149,8 @@ class Collectives:
             if problem:
                 raise RuntimeError(f"rank {members[member]}: {problem}")
         self._adopt(plane, layout, [unit for unit in units if not unit.reason])
+        self._counted_bytes = plane.private_bytes + plane.shared_bytes // hosts.count(native.host_id())
+        _native._C.meter_count(self._counted_bytes)
 
     def _adopt(self, plane, layout, units: list[Unit]) -> None:
         self._plane = plane
@@ -174,16 +181,18 @@ class Collectives:
     def _layout(self, units: list[Unit], ranks: dict[int, int], host_of: dict[int, str]) -> tuple[object, list]:
         """The layout of the units that it covers, and their groups. Units that it does not cover get their reason."""
         host_ranks = host_ranks_of(list(host_of.values()))
+        # Units that turn out to go the stock way only make it more than enough.
+        slots = self.options.rotating_slots or least_slots([unit.residence for unit in units])
         while True:
             candidates = [unit for unit in units if not unit.reason]
             draft = LayoutDraft(ranks, host_of)
             for unit in candidates:
-                draft.add(unit.name, unit.mesh, parameters_of(unit), self._keeps_slot(unit))
+                draft.add(unit.name, unit.mesh, parameters_of(unit), keeps_slot=not unit.residence.takes_turns)
             for unit in candidates:
                 if unit.mesh_after_forward is not None:
                     name = f"{unit.name} after forward"
                     draft.add(name, unit.mesh_after_forward, parameters_after_forward(unit), keeps_slot=True)
-            layout = draft.layout(max(1, self.options.rotating_slots), host_ranks, self.options.staging_bytes)
+            layout = draft.layout(slots, host_ranks, self.options.staging_bytes)
             uncovered: dict[int, str] = {}
             for index, position, reason in layout.uncovered:
                 uncovered.setdefault(index, f"'{candidates[index].names[position]}': {reason}")
@@ -191,9 +200,6 @@ class Collectives:
                 return layout, draft.groups
             for index, reason in uncovered.items():
                 candidates[index].reason = reason
-
-    def _keeps_slot(self, unit: Unit) -> bool:
-        return self.options.rotating_slots == 0 or not unit.group._reshard_after_forward
 
     def _agree_on_layout(self, roll: RollCall, members: list[int], layout, error: str) -> None:
         """Raises on all ranks where one has no layout, or another than the first."""

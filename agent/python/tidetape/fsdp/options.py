@@ -17,12 +17,12 @@ class CollectiveOptions:
 
     mode: str = "stock"
     # Arena memory of each rank for gradient rows that have come and are not yet added.
-    staging_bytes: int = 8 << 20
+    staging_bytes: int = 2 << 20
     # The most bytes of one message.
     chunk_bytes: int = 1 << 20
-    # Slots that the units that are resharded after forward take in turn; 0: each unit has its own. A unit whose slot is taken when
-    # it is needed goes the stock way that once.
-    rotating_slots: int = 0
+    # Slots that the units that are resharded after forward take in turn; None: as many as FSDP2's order needs (slot_plan.py). A
+    # unit whose slot is taken when it is needed goes the stock way that once.
+    rotating_slots: int | None = None
     # How long a rank waits for another in a collective before it fails, and at the start for the last one to come.
     wait_seconds: float = 300.0
     join_seconds: float = 120.0

@@ -64,8 +64,10 @@ class UnitReduction:
         sources = []
         for param, gradient in zip(self._params, given, strict=True):
             dtype = torch.float32 if agreed.widened else gathered_dtype(param)
-            # Casts a fresh gradient beside accumulated ones; autograd leaves all others as they must be.
-            sources.append(None if gradient is None else gradient.to(dtype).contiguous())
+            if gradient is not None and gradient.dtype != dtype:
+                # A fresh one beside accumulated ones.
+                gradient = gradient.to(dtype)
+            sources.append(None if gradient is None else gradient.contiguous())
         del given
         shards = self._shards(agreed.present)
         outputs = [(shard, accumulate) for shard, accumulate in shards]

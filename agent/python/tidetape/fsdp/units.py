@@ -12,6 +12,8 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 from torch.distributed.fsdp._fully_shard._fsdp_common import DDPMeshInfo, FSDPMeshInfo
 from torch.distributed.fsdp._fully_shard._fsdp_state import _get_module_fsdp_state
 
+from .slot_plan import Residence
+
 _MOVED = (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.uint8)
 _REDUCED = (torch.bfloat16, torch.float32)
 
@@ -35,6 +37,8 @@ class Unit:
     mesh: Mesh | None
     # The smaller one that it is gathered from in backward, where reshard_after_forward is a number.
     mesh_after_forward: Mesh | None
+    # As far as slots go.
+    residence: Residence
     # Why the unit cannot go the zero-copy way; empty where it can.
     reason: str = ""
 
@@ -55,20 +59,30 @@ def find_units(model: nn.Module) -> list[Unit]:
     """The units of a model in the order in which it defines them. FSDP2 must have been applied; no unit may be unsharded."""
     module_names = {module: name for name, module in model.named_modules()}
     states = dict.fromkeys(state for module in model.modules() if (state := _get_module_fsdp_state(module)) is not None)
+    groups = [(state, group) for state in states for group in state._fsdp_param_groups]
     units: list[Unit] = []
-    for state in states:
-        for group in state._fsdp_param_groups:
-            group.lazy_init()
-            name = ", ".join(module_names.get(module, "?") or "root" for module in group.modules)
-            if len(state._fsdp_param_groups) > 1:
-                name += f" [group {state._fsdp_param_groups.index(group)}]"
-            names = []
-            for param in group.fsdp_params:
-                module = module_names.get(param._module_info.module, "?")
-                names.append(f"{module}.{param._module_info.param_name}".lstrip("."))
-            mesh = _mesh(group.mesh_info) if isinstance(group.mesh_info, FSDPMeshInfo) else None
-            after_forward = _mesh(group.post_forward_mesh_info) if group._use_post_forward_mesh else None
-            units.append(Unit(name, group, names, mesh, after_forward, _reason(group)))
+    for state, group in groups:
+        group.lazy_init()
+        name = ", ".join(module_names.get(module, "?") or "root" for module in group.modules)
+        if len(state._fsdp_param_groups) > 1:
+            name += f" [group {state._fsdp_param_groups.index(group)}]"
+        names = []
+        for param in group.fsdp_params:
+            module = module_names.get(param._module_info.module, "?")
+            names.append(f"{module}.{param._module_info.param_name}".lstrip("."))
+        mesh = _mesh(group.mesh_info) if isinstance(group.mesh_info, FSDPMeshInfo) else None
+        after_forward = _mesh(group.post_forward_mesh_info) if group._use_post_forward_mesh else None
+
+        def positions(states):
+            return tuple(position for position, (state, _) in enumerate(groups) if state in states)
+
+        residence = Residence(
+            module_names.get(group.modules[0], "?"),
+            positions((state, *state._states_to_forward_prefetch)),
+            positions((state, *state._states_to_backward_prefetch)) if state._states_to_backward_prefetch else None,
+            group._reshard_after_forward,
+        )
+        units.append(Unit(name, group, names, mesh, after_forward, residence, _reason(group)))
     return units
 
 
