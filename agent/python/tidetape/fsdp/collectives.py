@@ -21,7 +21,7 @@ from .options import CollectiveOptions
 from .roll_call import RollCall
 from .slot_plan import least_slots
 from .unit_collectives import UnitCollectives
-from .unit_gather import UnitGather, main_shard, shard_after_forward
+from .unit_gather import MainShards, UnitGather, shards_after_forward
 from .unit_reduction import UnitReduction
 from .units import Unit, find_units
 
@@ -160,10 +160,10 @@ class Collectives:
         for index, unit in enumerate(units):
             smaller = None
             if unit.mesh_after_forward is not None:
-                smaller = UnitGather(plane, next(after_forward), unit.params, shard_after_forward)
+                smaller = UnitGather(plane, next(after_forward), unit.params, shards_after_forward)
             collectives = UnitCollectives(
                 unit,
-                UnitGather(plane, index, unit.params, main_shard),
+                UnitGather(plane, index, unit.params, MainShards()),
                 smaller,
                 UnitReduction(plane, index, unit.params),
                 unit.group.reduce_scatter_unused_params,
