@@ -100,8 +100,9 @@ std::vector<at::Tensor> OwnShards(const std::shared_ptr<DataPlane>& plane, int32
     const ShardGeometry& geometry = place.geometry;
     std::byte* begin = AddressOf(*plane, place) + geometry.storage_element(self, 0) * DTypeBytes(parameters[p].dtype);
     // Pieces lie a whole row of the unsharded dimension apart.
-    tensors.push_back(at::from_blob(begin, {geometry.outer, geometry.piece_elements(self)}, {geometry.dim * geometry.inner, 1},
-                                    [plane](void*) {}, at::TensorOptions(ToScalarType(parameters[p].dtype))));
+    tensors.push_back(at::from_blob(
+        begin, {geometry.outer, geometry.piece_elements(self)}, {geometry.dim * geometry.inner, 1}, [plane](void*) {},
+        at::TensorOptions(ToScalarType(parameters[p].dtype))));
   }
   return tensors;
 }

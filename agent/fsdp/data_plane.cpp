@@ -111,8 +111,8 @@ absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[layout_.units()[unit].slot];
     if (slot.holder >= 0) {
-      return absl::InternalError(absl::StrCat("unit '", unit_names_[unit], "' wants a slot that unit '", unit_names_[slot.holder],
-                                              "' holds"));
+      return absl::InternalError(
+          absl::StrCat("unit '", unit_names_[unit], "' wants a slot that unit '", unit_names_[slot.holder], "' holds"));
     }
     slot.holder = unit;
     said_ready = std::exchange(slot.said_ready, false);

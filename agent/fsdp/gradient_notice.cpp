@@ -42,9 +42,9 @@ GradientNotice GradientNotice::Decode(absl::string_view bytes, size_t parameters
 
 absl::Status GradientNotice::Merge(const GradientNotice& other, int32_t other_rank, const std::vector<std::string>& unit_names) {
   if (other.unit != unit) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("rank ", other_rank, " reduces the gradients of unit ", UnitText(other.unit, unit_names), ", this rank those of ",
-                     UnitText(unit, unit_names), "; all ranks must run backward through the same units in the same order"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", other_rank, " reduces the gradients of unit ", UnitText(other.unit, unit_names), ", this rank those of ",
+        UnitText(unit, unit_names), "; all ranks must run backward through the same units in the same order"));
   }
   if (other.divide_factor != divide_factor) {
     return absl::FailedPreconditionError(absl::StrCat("rank ", other_rank, " divides the gradients of unit ",

@@ -125,15 +125,15 @@ void DefineLayout(py::module_& m) {
   py::class_<Parameter>(m, "Parameter")
       .def(py::init([](std::string name, std::vector<int64_t> shape, const py::object& dtype, int32_t shard_dim, bool frozen,
                        bool has_extension) {
-             return Parameter{std::move(name), std::move(shape), DTypeOf(dtype), DTypeOf(dtype), shard_dim, frozen, has_extension,
-                              false, ""};
+             return Parameter{
+                 std::move(name), std::move(shape), DTypeOf(dtype), DTypeOf(dtype), shard_dim, frozen, has_extension, false, ""};
            }),
            py::arg("name"), py::arg("shape"), py::arg("dtype"), py::arg("shard_dim"), py::arg("frozen"), py::arg("has_extension"));
-  py::class_<Unit>(m, "Unit")
-      .def(py::init([](std::string name, std::string mesh, std::vector<Parameter> parameters, bool keeps_slot) {
-             return Unit{std::move(name), std::move(mesh), std::move(parameters), keeps_slot};
-           }),
-           py::arg("name"), py::arg("mesh"), py::arg("parameters"), py::arg("keeps_slot"));
+  py::class_<Unit>(m, "Unit").def(
+      py::init([](std::string name, std::string mesh, std::vector<Parameter> parameters, bool keeps_slot) {
+        return Unit{std::move(name), std::move(mesh), std::move(parameters), keeps_slot};
+      }),
+      py::arg("name"), py::arg("mesh"), py::arg("parameters"), py::arg("keeps_slot"));
   py::class_<Layout>(m, "Layout", "Where everything lies in the arena; see collectives/layout.h.")
       .def(py::init([](std::vector<MeshShape> meshes, std::vector<Unit> units, int32_t rotating_slots, int32_t host_ranks,
                        int64_t staging_bytes) {
@@ -165,10 +165,11 @@ void DefineLayout(py::module_& m) {
 
 void DefinePlane(py::module_& m) {
   py::class_<Group>(m, "Group")
-      .def(py::init([](std::vector<int32_t> shards, int32_t per_node, int32_t self, std::vector<int32_t> replicas, int32_t replica) {
-             return Group{std::move(shards), per_node, self, std::move(replicas), replica};
-           }),
-           py::arg("shards"), py::arg("per_node"), py::arg("self"), py::arg("replicas"), py::arg("replica"));
+      .def(
+          py::init([](std::vector<int32_t> shards, int32_t per_node, int32_t self, std::vector<int32_t> replicas, int32_t replica) {
+            return Group{std::move(shards), per_node, self, std::move(replicas), replica};
+          }),
+          py::arg("shards"), py::arg("per_node"), py::arg("self"), py::arg("replicas"), py::arg("replica"));
   py::class_<JoinOptions>(m, "JoinOptions")
       .def(py::init<>())
       .def_readwrite("rank", &JoinOptions::rank)
@@ -216,23 +217,22 @@ void DefinePlane(py::module_& m) {
       .def(
           "reduce_gradients",
           [](const JoinedPlane& self, const GradientNotice& agreed, const std::vector<std::optional<at::Tensor>>& gradients,
-             const std::vector<std::pair<std::optional<at::Tensor>, bool>>& outputs, int64_t step) {
-            Check(self.plane->ReduceGradients(agreed, ToBuffers(gradients, outputs), step));
-          },
+             const std::vector<std::pair<std::optional<at::Tensor>, bool>>& outputs,
+             int64_t step) { Check(self.plane->ReduceGradients(agreed, ToBuffers(gradients, outputs), step)); },
           no_gil)
       .def(
           "finish_reduction",
           [](const JoinedPlane& self, const GradientNotice& agreed,
-             const std::vector<std::pair<std::optional<at::Tensor>, bool>>& outputs, int64_t step) {
-            Check(self.plane->FinishReduction(agreed, ToBuffers({}, outputs), step));
-          },
+             const std::vector<std::pair<std::optional<at::Tensor>, bool>>& outputs,
+             int64_t step) { Check(self.plane->FinishReduction(agreed, ToBuffers({}, outputs), step)); },
           no_gil)
-      .def("fill",
-           [](const JoinedPlane& self, int64_t offset, int64_t bytes, uint8_t value) {
-             const auto region = self.plane->arena().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
-             std::fill(region.begin(), region.end(), static_cast<std::byte>(value));
-           },
-           "For tests that poison padding.");
+      .def(
+          "fill",
+          [](const JoinedPlane& self, int64_t offset, int64_t bytes, uint8_t value) {
+            const auto region = self.plane->arena().subspan(static_cast<size_t>(offset), static_cast<size_t>(bytes));
+            std::fill(region.begin(), region.end(), static_cast<std::byte>(value));
+          },
+          "For tests that poison padding.");
 }
 
 }  // namespace
@@ -240,9 +240,11 @@ void DefinePlane(py::module_& m) {
 PYBIND11_MODULE(_collectives, m) {
   DefineLayout(m);
   DefinePlane(m);
-  m.def("host_id", [] { return Value(collectives::HostId()); }, "Equal for ranks that can share memory.");
-  m.def("address_towards", [](const std::string& remote) { return Value(collectives::AddressTowards(remote)); },
-        "The address from which this host reaches another.");
+  m.def(
+      "host_id", [] { return Value(collectives::HostId()); }, "Equal for ranks that can share memory.");
+  m.def(
+      "address_towards", [](const std::string& remote) { return Value(collectives::AddressTowards(remote)); },
+      "The address from which this host reaches another.");
 }
 
 }  // namespace tidetape::agent

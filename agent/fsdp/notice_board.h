@@ -26,7 +26,8 @@ class NoticeBoard {
 
   // Sends `record` to each of `peers` and returns theirs, in that order; for the own rank the own one. All of them must call it
   // with each other, and with records of the same size.
-  absl::StatusOr<std::vector<std::string>> Exchange(absl::Span<const int32_t> peers, const std::string& record, absl::Time deadline);
+  absl::StatusOr<std::vector<std::string>> Exchange(absl::Span<const int32_t> peers, const std::string& record,
+                                                    absl::Time deadline);
 
  private:
   static uint64_t Stride(uint64_t record_bytes) { return (record_bytes + 63) / 64 * 64; }

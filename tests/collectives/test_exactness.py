@@ -1,5 +1,5 @@
-"""Gradients over Tidetape are the ranks' own gradients, added in float32 in the order of the ranks: to the bit, on 1 to 4 ranks
-(and 8, marked long). The reference trains a plain copy on each rank and adds by itself."""
+"""Gradients over Tidetape are the ranks' own gradients, added in float32 in the documented order: to the bit, on 1 to 4 ranks (and
+8, marked long), and on two hosts. The reference trains a plain copy on each rank and adds by itself."""
 
 import sys
 
@@ -11,8 +11,26 @@ sys.path.insert(0, str(ROOT / "agent" / "python" / "tests"))
 from ranks import run_ranks
 
 
-def wrong_gradients(rank, dtype_name):
-    """Names of parameters whose gradient shard differs from the reference in any bit, for fresh and for accumulated shards."""
+def total_in_order(everybody, rank, per_node):
+    """The sum as collectives/reduce_scatter_schedule.h has it: within each node in order of ranks, then node by node from the one
+    after the own round to the own."""
+    nodes = []
+    for first in range(0, len(everybody), per_node):
+        total = everybody[first].clone()
+        for other in everybody[first + 1 : first + per_node]:
+            total += other
+        nodes.append(total)
+    own = rank // per_node
+    order = [nodes[(own + 1 + step) % len(nodes)] for step in range(len(nodes))]
+    total = order[0].clone()
+    for other in order[1:]:
+        total += other
+    return total
+
+
+def wrong_gradients(rank, dtype_name, per_node):
+    """Names of parameters whose gradient shard differs from the reference in any bit, for fresh and for accumulated shards; and how
+    many units went the zero-copy way."""
     import torch
     import torch.distributed as dist
     from torch.distributed.fsdp import MixedPrecisionPolicy
@@ -42,10 +60,7 @@ def wrong_gradients(rank, dtype_name):
         for (name, parameter), whole in zip(model.named_parameters(), plain.parameters(), strict=True):
             everybody = [torch.empty(whole.shape) for _ in range(ranks)]
             dist.all_gather(everybody, whole.grad.float())
-            total = everybody[0].clone()
-            for other in everybody[1:]:
-                total += other
-            mean = total * torch.tensor(1 / ranks, dtype=torch.float32)
+            mean = total_in_order(everybody, rank, per_node) * torch.tensor(1 / ranks, dtype=torch.float32)
             chunks = torch.chunk(mean, ranks)
             own = chunks[rank] if rank < len(chunks) else mean[:0]
             expected[name] = own + expected[name] if step else own
@@ -60,7 +75,7 @@ def wrong_gradients(rank, dtype_name):
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, pytest.param(8, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_gradients_equal_the_sum_in_order(tmp_path, ranks, dtype):
-    for rank, (wrong, units) in enumerate(run_ranks(wrong_gradients, ranks, tmp_path, dtype, timeout_seconds=300)):
+    for rank, (wrong, units) in enumerate(run_ranks(wrong_gradients, ranks, tmp_path, dtype, ranks, timeout_seconds=300)):
         assert wrong == [], f"rank {rank}"
         # One rank has nothing to gather.
         assert units == (0 if ranks == 1 else 4)
