@@ -36,7 +36,7 @@ bench-training: build ## Train 500 steps with and without Tidetape and its rival
 bench-planner: build ## Time the planner on tapes of many sizes
 	@bazel-bin/planner/bench_planner $(ARGS)
 
-bench-collectives: setup ## Time FSDP2's stock collectives against copying the same bytes (2 and 4 ranks)
+bench-collectives: build ## Time FSDP2 over stock and over Tidetape collectives (2 and 4 ranks)
 	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_collectives $(ARGS)
 
 bench-server: build ## Time the server under many agent streams

@@ -25,13 +25,18 @@ absl::Status Executor::Run(const Schedule& schedule, const ReduceBuffers& buffer
 }
 
 absl::Status Executor::RunPhase(const Schedule& schedule, int32_t phase, const ReduceBuffers& buffers, int64_t training_step) {
+  return RunSteps(schedule, phase, schedule.begin(phase), schedule.end(phase), buffers, training_step);
+}
+
+absl::Status Executor::RunSteps(const Schedule& schedule, int32_t phase, int32_t begin, int32_t end, const ReduceBuffers& buffers,
+                                int64_t training_step) {
   int64_t most_bytes = 0;
-  for (int32_t i = schedule.begin(phase); i < schedule.end(phase); ++i) {
+  for (int32_t i = begin; i < end; ++i) {
     most_bytes = std::max(most_bytes, schedule.steps[i].bytes);
   }
   // Before the first step: puts read it later.
   if (static_cast<int64_t>(zeros_.size()) < most_bytes) zeros_.resize(most_bytes);
-  for (int32_t i = schedule.begin(phase); i < schedule.end(phase); ++i) {
+  for (int32_t i = begin; i < end; ++i) {
     absl::Status status = RunStep(schedule, schedule.steps[i], buffers);
     if (status.ok()) continue;
     return absl::Status(status.code(), absl::StrCat(schedule.collective, " of '", schedule.unit, "', training step ", training_step,

@@ -43,6 +43,9 @@ class Executor {
   // One phase, or all. `training_step` is for errors.
   absl::Status RunPhase(const Schedule& schedule, int32_t phase, const ReduceBuffers& buffers, int64_t training_step);
   absl::Status Run(const Schedule& schedule, const ReduceBuffers& buffers, int64_t training_step);
+  // Steps [begin, end) of the phase: a caller that has something else to do may stop before a wait, and go on later.
+  absl::Status RunSteps(const Schedule& schedule, int32_t phase, int32_t begin, int32_t end, const ReduceBuffers& buffers,
+                        int64_t training_step);
 
  private:
   absl::Status RunStep(const Schedule& schedule, const Step& step, const ReduceBuffers& buffers);

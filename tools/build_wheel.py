@@ -77,11 +77,13 @@ def stage() -> Path:
 
     built = ROOT / "bazel-bin"
     extension, agent, ctl = package / "_C.so", package / "libtt_agent.so", package / "bin" / "tidetapectl"
+    collectives = package / "_collectives.so"
     copy_writable(built / "agent" / "session" / "_C.so", extension)
+    copy_writable(built / "agent" / "fsdp" / "_collectives.so", collectives)
     copy_writable(built / "agent" / "link" / "libtt_agent.so", agent)
     copy_writable(built / "server" / "tidetapectl", ctl)
     needed = {}
-    for binary in (agent, ctl):
+    for binary in (agent, ctl, collectives):
         needed.update(libraries_of(binary))
     for name, path in needed.items():
         library = package / "lib" / own_name(name)
@@ -89,6 +91,7 @@ def stage() -> Path:
         patch(library, "$ORIGIN", needed, soname=library.name)
     # Not the path of the torch that it was built with.
     patch(extension, "$ORIGIN/../torch/lib")
+    patch(collectives, "$ORIGIN/lib:$ORIGIN/../torch/lib", needed)
     patch(agent, "$ORIGIN/lib", needed)
     patch(ctl, "$ORIGIN/../lib", needed)
     return STAGE

@@ -103,6 +103,8 @@ void Adopt(c10::StorageImpl* storage) {
   Add(bytes);
 }
 
+void Count(int64_t bytes) { Add(bytes); }
+
 int64_t LiveBytes() { return live.load(std::memory_order_relaxed); }
 
 int64_t TakePeak() { return peak.exchange(live.load(std::memory_order_relaxed), std::memory_order_relaxed); }

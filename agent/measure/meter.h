@@ -20,6 +20,9 @@ void Install();
 // of other devices are left alone.
 void Adopt(c10::StorageImpl* storage);
 
+// Counts memory of tensors that libtorch's allocator did not give: arenas that ranks share. Negative where it goes.
+void Count(int64_t bytes);
+
 // Bytes alive now. Thread-safe, like everything below; one load.
 int64_t LiveBytes();
 

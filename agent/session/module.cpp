@@ -181,6 +181,7 @@ PYBIND11_MODULE(_C, m) {
         if (tensor.unsafeGetTensorImpl()->has_storage()) meter::Adopt(tensor.storage().unsafeGetStorageImpl());
       },
       py::arg("tensor"), "Counts the storage of a tensor that was allocated before the meter was installed.");
+  m.def("meter_count", &meter::Count, py::arg("bytes"), "Counts memory that libtorch's allocator did not give; negative as it goes.");
   m.def("meter_live_bytes", &meter::LiveBytes, "CPU tensor bytes alive now.");
   m.def("meter_peak_bytes", &meter::PeakBytes, "The most CPU tensor bytes alive since the last meter_reset_peak().");
   m.def("meter_reset_peak", &meter::ResetPeak, "Starts a new interval for meter_peak_bytes().");

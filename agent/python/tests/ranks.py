@@ -6,23 +6,27 @@ import traceback
 import torch.distributed as dist
 
 
-def _main(function, rank, world_size, path, pipe, args):
+def _main(function, rank, world_size, meeting, before, pipe, args):
     try:
-        dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world_size)
+        if before is not None:
+            before(rank)
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world_size)
         pipe.send((True, function(rank, *args)))
     except BaseException:
         pipe.send((False, traceback.format_exc()))
         raise
 
 
-def run_ranks(function, world_size, path, *args, timeout_seconds=120):
+def run_ranks(function, world_size, path, *args, timeout_seconds=120, meeting=None, before=None):
     """What `function(rank, *args)` returned on each rank; None for a rank that died without a word. A rank's exception fails the
-    test. `path` is a folder of the test's own. No rank outlives the call."""
+    test. `path` is a folder of the test's own. No rank outlives the call. `before(rank)` is called before the ranks meet, which
+    they do at the address `meeting`, or in the folder."""
     context = multiprocessing.get_context("spawn")
     processes = []
     for rank in range(world_size):
         ours, theirs = context.Pipe()
-        process = context.Process(target=_main, args=(function, rank, world_size, path / "store", theirs, args), daemon=True)
+        where = meeting or f"file://{path / 'store'}"
+        process = context.Process(target=_main, args=(function, rank, world_size, where, before, theirs, args), daemon=True)
         process.start()
         theirs.close()
         processes.append((process, ours))

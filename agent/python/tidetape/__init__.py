@@ -7,8 +7,9 @@ exact from the start. `attach(model)` does the rest.
 from ._native import _C, intercept_status
 from .attach import attach
 from .explain import explain
+from .fsdp.options import CollectiveOptions
 from .session import Session
 
 __version__ = "0.1.0"
 
-__all__ = ["_C", "Session", "__version__", "attach", "explain", "intercept_status"]
+__all__ = ["_C", "CollectiveOptions", "Session", "__version__", "attach", "explain", "intercept_status"]

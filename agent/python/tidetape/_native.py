@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.machinery
 import importlib.util
@@ -31,15 +32,21 @@ def library_path() -> str:
     return str(_find("libtt_agent.so", "agent/link/libtt_agent.so"))
 
 
-def _load() -> ModuleType:
-    name = f"{__package__}._C"
-    path = _find("_C.so", "agent/session/_C.so")
+def _load(module_name: str, built_at: str) -> ModuleType:
+    name = f"{__package__}.{module_name}"
+    path = _find(f"{module_name}.so", built_at)
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     sys.modules[name] = module
     return module
+
+
+@functools.cache
+def collectives() -> ModuleType:
+    """The data plane of FSDP2's collectives, loaded when it is first wanted. Raises ImportError where it was not built."""
+    return _load("_collectives", "agent/fsdp/_collectives.so")
 
 
 def _adopt_existing_tensors(native: ModuleType) -> None:
@@ -69,7 +76,7 @@ intercept_problem: str = _problem()
 """Empty, or in one line why this torch cannot be intercepted."""
 
 if not intercept_problem:
-    _C = _load()
+    _C = _load("_C", "agent/session/_C.so")
     intercept_problem = _C.install()
     _C.meter_install()
     _adopt_existing_tensors(_C)

@@ -10,6 +10,7 @@ from torch import nn
 from . import _native, session
 from .blocks import compiled_reason, find_blocks, unwrap
 from .existing import POLICIES, handle_existing
+from .fsdp.options import CollectiveOptions
 from .idle_session import IdleSession
 from .memory_limit import parse_memory_limit
 
@@ -24,6 +25,7 @@ def attach(
     planner: str = "local",
     job: str | None = None,
     existing: str = "replace",
+    collectives: str | CollectiveOptions = "stock",
 ) -> session.Session | IdleSession:
     """Lets Tidetape manage the activations of `model`, from its next forward on. The model's code, module names and state dict
     keys stay as they are.
@@ -37,6 +39,8 @@ def attach(
         saved, or everything with memory_limit="max").
     job: name of the job; else TIDETAPE_JOB, SLURM_JOB_ID, torchrun's run id.
     existing: checkpointing that is already on is replaced ("replace"), kept, its blocks left alone ("keep"), or refused ("error").
+    collectives: FSDP2's own ("stock"), Tidetape's without layout copies ("tide"), or those where they work ("auto");
+        CollectiveOptions for more. The same on all ranks.
 
     Works before or after fully_shard, DDP, meta-device initialisation and torch.compile of blocks (compiled blocks run as they
     are). Raises ValueError on bad arguments. With a torch that cannot be intercepted it says so once and leaves training alone.
@@ -46,6 +50,7 @@ def attach(
     if planner not in ("local", "none") and ":" not in planner:
         raise ValueError(f'planner is {planner!r}; it must be "local", "none" or "host:port"')
     limit = parse_memory_limit(memory_limit)
+    collective_options = CollectiveOptions.of(collectives)
     if session.current() is not None:
         raise ValueError(
             "another model is attached in this process; call detach() on its session first, or attach a module that "
@@ -69,5 +74,7 @@ def attach(
         names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
         _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
     attached = session.Session(model, managed, limit, planner, job, checkpointing)
+    if collective_options.mode != "stock":
+        attached.take_over_collectives(collective_options)
     session._set_current(attached)
     return attached

@@ -14,6 +14,7 @@ class IdleSession:
         self.unmanaged = unmanaged
         self.reason = reason
         self.plan = Plan()
+        self.collectives = None
 
     def stats(self) -> dict:
         return {}

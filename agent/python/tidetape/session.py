@@ -8,6 +8,7 @@ import os
 import socket
 import time
 import weakref
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,10 @@ from .existing import ExistingCheckpointing
 from .incarnation import new_incarnation
 from .inner_units import watch_inner_units
 from .plan import Plan, PlannedBlock, Site
+
+if TYPE_CHECKING:
+    from .fsdp.collectives import Collectives
+    from .fsdp.options import CollectiveOptions
 
 _log = logging.getLogger("tidetape")
 
@@ -62,6 +67,8 @@ class Session:
         self._in_step = False
         self._started = False
         self._detached = False
+        self.collectives: Collectives | None = None
+        """What Tidetape does of FSDP2's collectives; None where they are FSDP2's own."""
         self._said_infeasible = 0
         self._hooks = []
         for name, module in blocks:
@@ -73,6 +80,13 @@ class Session:
         own = weakref.ref(self)
         self._hooks.append(register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()))
         self._block_names = [name for name, _ in blocks]
+
+    def take_over_collectives(self, options: CollectiveOptions) -> None:
+        """Replaces FSDP2's collectives from the model's next all-gather on. On all ranks, or on none."""
+        # FSDP2's own modules are heavy, and private to torch: loaded only where they are used.
+        from .fsdp.collectives import Collectives
+
+        self.collectives = Collectives(self._model(), options)
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
 
@@ -255,6 +269,8 @@ class Session:
         self._forwards.clear()
         if self._existing is not None:
             self._existing.restore()
+        if self.collectives is not None:
+            self.collectives.detach()
         if self._agreement is not None:
             self._agreement.close()
         self.native.disconnect(_CLOSE_SECONDS)

@@ -1,0 +1,35 @@
+// What a rank says before it reduces a unit: which parameters have a gradient here, in which dtype, and the divide factor.
+//
+// Ranks may differ in what they have, not in what they do with it. So each sends its notice to the ranks that reduce with it, and
+// all merge the same notices to the same result: a parameter has a gradient if some rank has one, gradients travel as float32 if
+// some rank has float32 ones. What cannot be merged is an error on all ranks, at once and not at a deadline.
+#ifndef TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
+#define TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace tidetape::agent {
+
+struct GradientNotice {
+  int32_t unit = 0;
+  bool widened = false;  // some gradients are float32 where autograd leaves bfloat16: sums of several micro-batches
+  double divide_factor = 1;
+  std::vector<bool> present;  // by parameter of the unit
+
+  // Of fixed size for a number of parameters.
+  std::string Encode() const;
+  static GradientNotice Decode(absl::string_view bytes, size_t parameters);
+  static size_t EncodedBytes(size_t parameters);
+
+  // FailedPrecondition where the other rank reduces another unit or divides by another factor. Names are for the message.
+  absl::Status Merge(const GradientNotice& other, int32_t other_rank, const std::vector<std::string>& unit_names);
+};
+
+}  // namespace tidetape::agent
+
+#endif  // TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_

@@ -1,0 +1,47 @@
+"""How the ranks of a group tell each other something at the start, through the store that torch.distributed was started with."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import torch.distributed as dist
+
+
+class RollCall:
+    """Rounds in which each rank says something and hears all others. All ranks must call the same rounds in the same order."""
+
+    def __init__(self, name: str, rank: int, size: int, seconds: float):
+        """`name`: of letters, digits, '/', '.', '-' and '_'; unique in the job. `rank` of `size`: in the group. All rounds together
+        take at most `seconds`."""
+        self.name = name
+        self._rank = rank
+        self._size = size
+        self._deadline = time.monotonic() + seconds
+        self._store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+
+    def say(self, topic: str, value: str) -> list[str]:
+        """What all ranks say, by rank. Raises TimeoutError that names the first rank that says nothing."""
+        self.set(f"{topic}/{self._rank}", value.encode())
+        said = []
+        for rank in range(self._size):
+            value = self.wait(f"{topic}/{rank}", self._deadline - time.monotonic())
+            if value is None:
+                raise TimeoutError(f"rank {rank} of the group did not say its {topic} in time")
+            said.append(value.decode())
+        return said
+
+    def ask(self, topic: str, rank: int) -> str:
+        """What a rank has said in an earlier round."""
+        return self.wait(f"{topic}/{rank}", 1.0).decode()
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set(key, value)
+
+    def wait(self, key: str, seconds: float) -> bytes | None:
+        """The key's value as soon as it is set, None where nobody does so in time."""
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
+        except dist.DistStoreError:
+            return None
+        return self._store.get(key)
