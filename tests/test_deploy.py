@@ -22,7 +22,7 @@ START_SECONDS = 20
 
 
 def run(*command, cwd=None):
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -16,7 +16,7 @@ from tests.rank_training import RankTraining
 GUIDE = (ROOT / "docs" / "operations.md").read_text()
 # What blocks may use that are not run: they need a machine with systemd, or two of them.
 NOT_RUN = {"apt-get", "systemctl", "tidetape-server"}
-RUN_SECONDS = 120
+RUN_SECONDS = 300
 # The keys by which manifests and charts use the Secrets.
 SECRETS = {
     "tidetape-server-tls": {"tls.crt", "tls.key"},

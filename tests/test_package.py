@@ -19,7 +19,7 @@ FLAGS = Path("etc/tidetape/server.flags")
 BOOKKEEPING = re.compile(r"(dev|proc|sys|run|tmp|var/lib/dpkg|var/log|var/cache)(/|$)|etc/(\.pwd\.lock|(passwd|group|g?shadow)-?)$")
 
 
-def run(*command, seconds=600):
+def run(*command, seconds=1800):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, f"{command}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout
