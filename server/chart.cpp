@@ -13,6 +13,8 @@ namespace {
 constexpr double kLeft = 60, kRight = 24, kBottom = 52;
 // Room that a tick's label takes.
 constexpr double kTickWidth = 72, kTickHeight = 44;
+// About that of 13px text.
+constexpr double kLetterWidth = 7.5;
 
 struct Unit {
   double scale = 1;
@@ -101,6 +103,12 @@ std::string Text(double x, double y, const char* anchor, const std::string& text
   return absl::StrFormat("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"%s>%s</text>\n", x, y, anchor, style, EscapeMarkup(text));
 }
 
+// To the right of x, where a curve that falls leaves room; to the left where the text would not end before `right`.
+std::string Beside(double x, double y, double gap, double right, const std::string& text) {
+  const bool fits = x + gap + kLetterWidth * static_cast<double>(text.size()) <= right;
+  return Text(fits ? x + gap : x - gap, y, fits ? "start" : "end", text);
+}
+
 }  // namespace
 
 std::string ChartSvg(const Chart& chart) {
@@ -132,9 +140,8 @@ std::string ChartSvg(const Chart& chart) {
 
   if (chart.vertical.has_value() && x.Holds(chart.vertical->at)) {
     const double at = x.Place(chart.vertical->at);
-    const bool on_the_right = at < chart.width / 2;
     svg += Line(at, top, at, bottom, "limit");
-    svg += Text(at + (on_the_right ? 4 : -4), bottom - 8, on_the_right ? "start" : "end", chart.vertical->text);
+    svg += Beside(at, top + 14, 4, right, chart.vertical->text);
   }
   if (chart.horizontal.has_value() && y.Holds(chart.horizontal->at)) {
     const double at = y.Place(chart.horizontal->at);
@@ -153,9 +160,8 @@ std::string ChartSvg(const Chart& chart) {
   }
   if (chart.now.has_value()) {
     const double cx = x.Place(chart.now->x), cy = y.Place(chart.now->y);
-    const bool on_the_right = cx < chart.width / 2;
     absl::StrAppendFormat(&svg, "<circle class=\"now\" cx=\"%.1f\" cy=\"%.1f\" r=\"6\"/>\n", cx, cy);
-    svg += Text(cx + (on_the_right ? 10 : -10), std::max(cy - 10, top + 12), on_the_right ? "start" : "end", chart.now->title);
+    svg += Beside(cx, std::max(cy - 10, top + 12), 10, right, chart.now->title);
   }
   return svg + "</svg>\n";
 }
