@@ -134,23 +134,6 @@ def branching(model, rank):
     return plainly(model, rank)
 
 
-def branching_in_micro_batches(model, rank):
-    """A fresh bfloat16 gradient on one rank beside float32 sums on others: used in the first micro-batch on some ranks, and in the
-    last on others."""
-    numbers = []
-    optimizer = optimizer_of(model)
-    for step in range(STEPS):
-        for part in range(2):
-            for block in model.blocks:
-                block.used = part == rank % 2
-            model.set_requires_gradient_sync(part == 1)
-            model(batch(10 * step + part, rank)).backward()
-        numbers += gradients(model)
-        optimizer.step()
-        optimizer.zero_grad()
-    return numbers
-
-
 def copies_apart(model, rank):
     """HSDP: shards are summed in each copy, copies only in the second micro-batch."""
     numbers = []
