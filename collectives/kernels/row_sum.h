@@ -88,18 +88,25 @@ TT_HOST_DEVICE uint32_t ToBits(float value) {
 #endif
 }
 
+TT_HOST_DEVICE bool Aligned(const void* at, size_t bytes) { return reinterpret_cast<uintptr_t>(at) % bytes == 0; }
+
 // Rows are read once: they should not push the training's data out of the cache. Said in CUDA's own words, since the compiler makes
-// four loads of a copied struct.
+// four loads of a copied struct. The host stops at what would be a fault on a GPU.
 TT_HOST_DEVICE Vector LoadVector(const unsigned char* at) {
 #if defined(__CUDA_ARCH__)
   const uint4 words = __ldcs(reinterpret_cast<const uint4*>(at));
   return {{words.x, words.y, words.z, words.w}};
 #else
+  if (!Aligned(at, kVectorBytes)) __builtin_trap();
   return *reinterpret_cast<const Vector*>(at);
 #endif
 }
-
-TT_HOST_DEVICE bool Aligned(const void* at, size_t bytes) { return reinterpret_cast<uintptr_t>(at) % bytes == 0; }
+TT_HOST_DEVICE void StoreVector(unsigned char* at, const Vector& vector) {
+#if !defined(__CUDA_ARCH__)
+  if (!Aligned(at, kVectorBytes)) __builtin_trap();
+#endif
+  *reinterpret_cast<Vector*>(at) = vector;
+}
 
 // Little-endian bits at any address.
 template <typename Bits>
@@ -172,13 +179,13 @@ TT_HOST_DEVICE void SumVector(const RowSum& task, int64_t i) {
     Element::Unpack(LoadVector(task.sources[row] + i * Element::kBytes), values);
     for (int e = 0; e < kElements; ++e) sums[e] = Add(sums[e], values[e]);
   }
-  Vector* const at = reinterpret_cast<Vector*>(task.destination + i * static_cast<int64_t>(sizeof(float)));
   for (int v = 0; v < kElements / kFloats; ++v) {
+    unsigned char* const at = task.destination + (i + v * kFloats) * static_cast<int64_t>(sizeof(float));
     float old[kFloats] = {};
-    if constexpr (kReadsDestination<kFinish>) Float32::Unpack(at[v], old);
+    if constexpr (kReadsDestination<kFinish>) Float32::Unpack(LoadVector(at), old);
     Vector out;
     for (int w = 0; w < kFloats; ++w) out.words[w] = ToBits(Finished<kFinish>(old[w], sums[v * kFloats + w], task.factor));
-    at[v] = out;
+    StoreVector(at, out);
   }
 }
 
