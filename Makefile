@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/agent/python:$(CURDIR)
 # Arguments for the program that a target runs, as in: make demo ARGS=--steps=20
 ARGS ?=
 
-.PHONY: help setup build demo test test-long bench-replay bench-training bench-planner bench-collectives bench-server lint wheel deb dashboards manifests
+.PHONY: help setup build demo test test-long bench-replay bench-training bench-planner bench-collectives bench-server gpu-check lint wheel deb dashboards manifests
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench-collectives: build ## Time FSDP2 over stock and over Tidetape collectives 
 
 bench-server: build ## Time the server under many agent streams
 	@bazel-bin/server/bench_server $(ARGS)
+
+gpu-check: ## Build the GPU side without Bazel, run what this machine can, write build/gpu-check.json
+	@$(if $(wildcard $(TIDETAPE_PYTHON)),$(TIDETAPE_PYTHON),python3) collectives/gpu_check/gpu_check.py $(ARGS)
 
 lint: build ## Check formatting and common mistakes in C++, Python and protos
 	@tools/lint.sh
