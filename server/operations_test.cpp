@@ -1,4 +1,5 @@
-// The commands of docs/operations.md, as they stand there.
+// The commands of docs/operations.md that set up somebody's home, as they stand there. tests/test_operations_guide.py runs the
+// others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,12 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <string>
-
-#include "absl/strings/str_replace.h"
-#include "server/auth/token_table.h"
-#include "server/example_job.h"
-#include "server/fake_agent.h"
-#include "server/server_process.h"
 
 namespace tidetape::server {
 namespace {
@@ -29,57 +24,6 @@ std::string CommandOf(const std::string& beginning) {
   const size_t at = guide.find("\n" + beginning);
   EXPECT_NE(at, std::string::npos) << beginning;
   return guide.substr(at + 1, guide.find('\n', at + 1) - at - 1);
-}
-
-int64_t ReportsOf(const std::string& address) {
-  const auto stub = v1::PlannerService::NewStub(ConnectTo(address));
-  grpc::ClientContext context;
-  v1::GetJobRequest request;
-  request.set_job("example");
-  v1::GetJobResponse job;
-  const grpc::Status status = stub->GetJob(&context, request, &job);
-  EXPECT_TRUE(status.ok()) << status.error_message();
-  return job.ranks_size() == 0 ? 0 : job.ranks(0).reports();
-}
-
-TEST(Operations, ABackupOfARunningServerIsRestored) {
-  const std::string folder = testing::TempDir() + "/operations";
-  std::filesystem::create_directories(folder);
-  const std::string database = folder + "/server.db";
-  ServerProcess server({"--store=sqlite:" + database});
-  ASSERT_TRUE(server.Start());
-  int64_t generation = 0;
-  {
-    FakeAgent agent(server.address(), ExampleHello());
-    agent.SendTape(ExampleTape());
-    ASSERT_TRUE(agent.WaitForAck(agent.SendReport(ExampleReport(1))));
-    generation = agent.WaitForPlan(1).generation();
-    const std::string backup = absl::StrReplaceAll(CommandOf("sqlite3 "), {{"~/.local/state/tidetape/server.db", database}});
-    ASSERT_EQ(std::system(("cd " + folder + " && " + backup).c_str()), 0) << backup;
-    ASSERT_TRUE(agent.WaitForAck(agent.SendReport(ExampleReport(2))));
-    EXPECT_EQ(ReportsOf(server.address()), 2);
-  }
-  EXPECT_EQ(server.Stop(SIGTERM), 0);
-  for (const char* beside : {"-wal", "-shm"}) std::filesystem::remove(database + beside);
-  std::filesystem::copy_file(folder + "/server-backup.db", database, std::filesystem::copy_options::overwrite_existing);
-  ASSERT_TRUE(server.Start());
-  EXPECT_EQ(ReportsOf(server.address()), 1);
-  FakeAgent back(server.address(), ExampleHello());
-  EXPECT_EQ(back.WaitForPlan(1).generation(), generation);
-}
-
-TEST(Operations, ATokenIsMadeAndItsLineIsRead) {
-  const std::string folder = testing::TempDir() + "/tokens";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  for (const char* beginning : {"openssl rand", "echo \"ada"}) {
-    ASSERT_EQ(std::system(("cd " + folder + " && " + CommandOf(beginning)).c_str()), 0);
-  }
-  const auto table = TokenTable::Parse(ReadFile(folder + "/tokens"));
-  ASSERT_TRUE(table.ok()) << table.status();
-  const std::string token = absl::StrReplaceAll(ReadFile(folder + "/ada.token"), {{"\n", ""}});
-  ASSERT_TRUE(table->Find(token).has_value());
-  EXPECT_EQ(table->Find(token)->role, Role::kOperator);
 }
 
 // Runs a shell's command in a home of its own, with tidetapectl on the path; returns what it prints.
