@@ -45,8 +45,8 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort, Format format,
-                       std::ostream& out) {
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
+                       Format format, std::ostream& out) {
   auto problem = planner::ReadProblemFile(path);
   if (!problem.ok()) return problem.status();
   if (memory_limit_bytes.has_value()) problem->memory_limit_bytes = planner::LimitForPlanner(*memory_limit_bytes);

@@ -13,8 +13,8 @@
 namespace tidetape::ctl {
 
 // Prints the plan of the problem in the file, under its own limit or another. An infeasible limit is no error: see "feasible".
-absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort, Format format,
-                       std::ostream& out);
+absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
+                       Format format, std::ostream& out);
 
 // Prints the hull of one tape of the problem in the file, that of block `block` where given; a problem with several tapes needs
 // one. Writes a picture where `svg` is not empty.

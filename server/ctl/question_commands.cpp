@@ -102,7 +102,8 @@ absl::Status PriceWishes(const Question& question, const std::vector<std::string
   const auto price = planner::PriceRules(*problem, rules, question.effort);
   if (!price.ok()) return InFile(question.file, price.status());
   if (question.json) {
-    out << "{\"with\": " << planner::StepPlanJson(price->with) << ", \"without\": " << planner::StepPlanJson(price->without) << "}\n";
+    out << "{\"with\": " << planner::StepPlanJson(price->with) << ", \"without\": " << planner::StepPlanJson(price->without)
+        << "}\n";
     return absl::OkStatus();
   }
   Table table({"", "STEP PEAK", "SAVED", "REPLAY", "KEEPS THE LIMIT"});
