@@ -4,8 +4,8 @@
 //
 // hull_ms is the whole hull of a synthetic layer-like tape in memory: index, cut graph and all vertices (medians; all times are CPU
 // time of the one thread). step_plan_94x1000_s is the hulls of 94 distinct tapes of 1,000 ops and quick step plans at 20 limits
-// between the least peak and that of keeping everything. bytes_per_op is the most heap memory that a hull of 100,000 ops takes above
-// its tape. Gaps are those of plans at 20 limits on the problem files given as arguments (or else those in
+// between the least peak and that of keeping everything. bytes_per_op is the most heap memory that a hull of 100,000 ops takes
+// above its tape. Gaps are those of plans at 20 limits on the problem files given as arguments (or else those in
 // planner/testing/recorded), with some effort spent on closing them, as shares of the time of replaying everything;
 // worst_gap_ratio is the largest of them. A rival's ratio is its replay time over that of the planner's plan with the rival's step
 // peak as the limit, the median over the problem's limits (policies.h); null where only the planner's is 0.
@@ -13,11 +13,11 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 #include <random>
 #include <string>
@@ -95,7 +95,7 @@ PlanningProblem LayersProblem(int layers, int ops) {
 
 constexpr int kLimits = 20;
 // Visits of an op that a recorded problem's plan may spend on its gap.
-constexpr int64_t kEffort = 20'000'000;
+constexpr int64_t kEffort = 2'000'000;
 constexpr char kRecorded[] = "planner/testing/recorded";
 
 std::vector<int64_t> LimitsOf(StepPlanner& planner) {
@@ -115,7 +115,7 @@ std::string RivalsJson(PlanningProblem problem) {
     std::vector<double> ratios;
     for (int64_t limit : LimitsOf(*planner)) {
       problem.memory_limit_bytes = limit;
-      const auto rival = PlanByPolicy(problem, policy);
+      const auto rival = PlanByPolicy(*planner, problem, policy);
       if (!rival.ok() || rival->replay_seconds == 0) continue;
       // Policies without a budget are looked at once, at the peak that they have.
       const bool has_budget = policy == Policy::kBytesOnlyBudget || policy == Policy::kAdditiveKnapsack;
@@ -144,10 +144,11 @@ std::string RecordedJson(const std::string& path, double& worst) {
       gaps.push_back(absl::StrCat(gap));
     }
   });
-  std::printf("%s: %zu blocks, gaps closed to %.4f %% in %.1f s\n", path.c_str(), problem->blocks.size(), 100 * worst_here, seconds);
+  std::printf("%s: %zu blocks, gaps closed to %.4f %% in %.1f s\n", path.c_str(), problem->blocks.size(), 100 * worst_here,
+              seconds);
   worst = std::max(worst, worst_here);
-  return absl::StrCat("{\"worst_gap_of_full_recompute\": ", worst_here, ", \"gaps_of_full_recompute\": [", absl::StrJoin(gaps, ", "),
-                      "], \"rivals\": ", RivalsJson(*problem), "}");
+  return absl::StrCat("{\"worst_gap_of_full_recompute\": ", worst_here, ", \"gaps_of_full_recompute\": [",
+                      absl::StrJoin(gaps, ", "), "], \"rivals\": ", RivalsJson(*problem), "}");
 }
 
 std::vector<std::string> RecordedFiles() {
@@ -197,7 +198,8 @@ void Main(std::vector<std::string> files) {
   std::printf(
       "{\"hull_ms\": {%s}, \"step_plan_94x1000_s\": %.4g, \"worst_gap_ratio\": %.4g, \"bytes_per_op\": %.4g, \"rivals\": %s, "
       "\"recorded\": {%s}}\n",
-      hulls.c_str(), Median(runs), worst, bytes_per_op, RivalsJson(LayersProblem(12, 200)).c_str(), absl::StrJoin(recorded, ", ").c_str());
+      hulls.c_str(), Median(runs), worst, bytes_per_op, RivalsJson(LayersProblem(12, 200)).c_str(),
+      absl::StrJoin(recorded, ", ").c_str());
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ class Search {
     node.bound_seconds = std::max(node.bound_seconds, BoundSeconds(plans.bound(), limit_));
     if (node.bound_seconds >= best_seconds()) return;
     const std::vector<Frontier::Vertex>& vertices = plans.vertices();
-    const auto within =
-        std::partition_point(vertices.begin(), vertices.end() - 1, [&](const Frontier::Vertex& vertex) { return vertex.bytes > limit_; });
+    const auto within = std::partition_point(vertices.begin(), vertices.end() - 1,
+                                             [&](const Frontier::Vertex& vertex) { return vertex.bytes > limit_; });
     const auto at = static_cast<int32_t>(within - vertices.begin());
     const TapePlan& few = plans.AtVertex(at);
     const TapePlan& many = plans.AtVertex(std::max(0, at - 1));

@@ -1,7 +1,9 @@
-// The planner against the enumeration of all plans, on random tapes of every kind: storages with several writers, in-place versions,
-// must-save and must-recompute ones, ones that are held anyway or need no bytes, and ops that cannot be replayed.
+// The planner against the enumeration of all plans, on random tapes of every kind: storages with several writers, in-place
+// versions, must-save and must-recompute ones, ones that are held anyway or need no bytes, and ops that cannot be replayed.
 //
 // TIDETAPE_PLANNER_TAPES sets the number of tapes.
+#include "planner/testing/enumeration.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -15,7 +17,6 @@
 #include "gtest/gtest.h"
 #include "planner/planner.h"
 #include "planner/tape_plans.h"
-#include "planner/testing/enumeration.h"
 #include "planner/testing/oracle.h"
 #include "planner/testing/random_tape.h"
 #include "planner/validate.h"

@@ -152,13 +152,18 @@ std::string PolicyName(Policy policy) {
 
 bool IsMatmul(const Op& op) {
   constexpr std::string_view kNames[] = {"mm", "matmul", "linear", "conv", "attention", "einsum", "product"};
-  return std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view name) { return op.name.find(name) != std::string::npos; });
+  return std::any_of(std::begin(kNames), std::end(kNames),
+                     [&](std::string_view name) { return op.name.find(name) != std::string::npos; });
 }
 
 absl::StatusOr<StepPlan> PlanByPolicy(const PlanningProblem& problem, Policy policy) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
-  PolicyPlanner by_policy(problem, **planner, policy);
+  return PlanByPolicy(**planner, problem, policy);
+}
+
+absl::StatusOr<StepPlan> PlanByPolicy(StepPlanner& planner, const PlanningProblem& problem, Policy policy) {
+  PolicyPlanner by_policy(problem, planner, policy);
   absl::StatusOr<StepPlan> best = by_policy.Plan(0);
   const bool has_budget = policy == Policy::kBytesOnlyBudget || policy == Policy::kAdditiveKnapsack;
   if (!has_budget || !best.ok() || !best->feasible) return best;

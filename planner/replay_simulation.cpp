@@ -155,8 +155,8 @@ class Simulator {
   const ReplaySet& set_;
   Flags there_;
   std::vector<int32_t> readings_;  // by ops that are still to be replayed
-  Flags held_;         // consumed and not released
-  Flags done_;         // by op: replayed already
+  Flags held_;                     // consumed and not released
+  Flags done_;                     // by op: replayed already
   OpSet suspects_;                 // ops whose Shrinks() may have become true since it was last asked
   std::vector<int32_t> missing_;
   int64_t alive_ = 0;

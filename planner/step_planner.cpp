@@ -240,11 +240,14 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
   plan.feasible = limit == 0 || peak.bytes <= limit;
   plan.least_peak_bytes = least_peak_.bytes;
   plan.least_peak_holder = least_peak_.holder;
+  return plan;
+}
+
+void StepPlanner::SetHullBound(StepPlan& plan, int64_t limit) const {
   // A limit that the plan does not keep bounds nothing that could be compared with it: then its own peak is the limit.
-  const std::optional<StepBound> bound = Bound(std::max(limit, peak.bytes));
+  const std::optional<StepBound> bound = Bound(std::max(limit, plan.step_peak_bytes));
   // The plan keeps that limit, so a bound exists.
   SetBound(plan, bound->seconds);
-  return plan;
 }
 
 StepPlan StepPlanner::KeepAll() {
@@ -259,7 +262,9 @@ StepPlan StepPlanner::KeepAll() {
     }
     ids.push_back(id);
   }
-  return PlanOfChoices(ids, kUnlimitedBytes);
+  StepPlan plan = PlanOfChoices(ids, kUnlimitedBytes);
+  SetHullBound(plan, kUnlimitedBytes);
+  return plan;
 }
 
 StepPlan StepPlanner::PlanOfChoices(const std::vector<int32_t>& ids, int64_t limit) {
@@ -275,17 +280,21 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
   const std::vector<int32_t> picks = *PickChoices(problem_, choices, std::min(limit, kMostBytes), bound.saved_bytes);
   std::vector<int32_t> ids;
   for (size_t b = 0; b < picks.size(); ++b) ids.push_back(choices[b][picks[b]].id);
-  return PlanOfChoices(ids, limit);
+  StepPlan plan = PlanOfChoices(ids, limit);
+  SetBound(plan, bound.seconds);
+  return plan;
 }
 
 // Looks for plans between the corners of the hulls, and tightens the bound.
 void StepPlanner::Refine(StepPlan& plan, int64_t limit, const Effort& effort) {
   int64_t visits = effort.visits;
   if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
-  const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds,
-                                                            plan.lower_bound_seconds, effort.gap_of_full_replay * full_seconds_, visits);
+  const StepRefinement::Result result =
+      refinement_->Refine(choices_, kFirstFound, limit, plan.replay_seconds, plan.lower_bound_seconds,
+                          effort.gap_of_full_replay * full_seconds_, visits);
+  const double bound_seconds = std::max(plan.lower_bound_seconds, result.bound_seconds);
   if (!result.picks.empty()) plan = PlanOfChoices(result.picks, limit);
-  SetBound(plan, std::max(plan.lower_bound_seconds, result.bound_seconds));
+  SetBound(plan, bound_seconds);
 }
 
 StepPlan StepPlanner::Plan(int64_t limit) {
@@ -324,7 +333,9 @@ absl::StatusOr<StepPlan> StepPlanner::Evaluate(const std::vector<std::vector<int
     if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat(where, ": ", plan.status().message()));
     blocks.push_back(ToBlockPlan(*plan, problem_.tapes[block.tape], block));
   }
-  return MakeStepPlan(std::move(blocks), limit);
+  StepPlan plan = MakeStepPlan(std::move(blocks), limit);
+  SetHullBound(plan, limit);
+  return plan;
 }
 
 }  // namespace tidetape::planner

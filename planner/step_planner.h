@@ -51,9 +51,11 @@ class StepPlanner {
   std::vector<std::vector<Choice>> ChoicesNear(const StepBound& bound);
   std::optional<StepBound> Bound(int64_t limit) const;
   BlockPlan MakeBlockPlan(size_t block, int32_t choice_id);
+  // Without the bound.
   StepPlan MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const;
-  // By block: the id of its choice.
+  // By block: the id of its choice. Likewise without the bound.
   StepPlan PlanOfChoices(const std::vector<int32_t>& ids, int64_t limit);
+  void SetHullBound(StepPlan& plan, int64_t limit) const;
   void Refine(StepPlan& plan, int64_t limit, const Effort& effort);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);

@@ -35,9 +35,9 @@ class Enumeration {
  private:
   struct OpBits {
     bool replayable = true;
-    uint32_t spoils = 0;         // storages that must not be saved where the op runs
-    uint64_t needs = 0;          // ops that run as well
-    std::vector<int> reads;      // storages in their last version, by bit
+    uint32_t spoils = 0;     // storages that must not be saved where the op runs
+    uint64_t needs = 0;      // ops that run as well
+    std::vector<int> reads;  // storages in their last version, by bit
     double seconds = 0;
   };
 

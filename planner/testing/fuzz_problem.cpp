@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (plan->feasible && limited && plan->step_peak_bytes > problem->memory_limit_bytes) std::abort();
   if (plan->lower_bound_seconds > plan->replay_seconds) std::abort();
   for (const BlockTape& tape : problem->tapes) {
-    if (ParseProblem(PrintProblem(*problem)).ok() && BlockFrontier(tape).ok()) FastestBlockPlan(tape, 1 << 20, {.visits = 20'000}).IgnoreError();
+    if (ParseProblem(PrintProblem(*problem)).ok() && BlockFrontier(tape).ok())
+      FastestBlockPlan(tape, 1 << 20, {.visits = 20'000}).IgnoreError();
   }
   return 0;
 }
