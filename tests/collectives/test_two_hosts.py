@@ -23,6 +23,9 @@ NAMES = (
     "uneven shards",
 )
 
+# Name look-ups in a namespace without a network take their full time-outs.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def hosts():
