@@ -25,7 +25,8 @@ print(root, os.path.join(root, "torch/csrc/api/include"), sysconfig.get_path("in
 flags=(-std=c++20 -I. -Ibazel-bin -Ibazel-bin/proto -Iproto -DTT_TORCH_VERSION=21401)
 for folder in "${torch[@]}"; do flags+=(-isystem "$folder"); done
 tidy() {
-  printf '%s\n' "${cpp[@]}" | grep '\.cpp$' | xargs -P "$(nproc)" -I{} clang-tidy --quiet --warnings-as-errors='*' {} -- "${flags[@]}" 2> >(grep -v 'warnings\? generated' >&2)
+  # nccl_abi_check.cpp needs a new nccl.h; gpu-check compiles it where there is one.
+  printf '%s\n' "${cpp[@]}" | grep '\.cpp$' | grep -v 'nccl_abi_check' | xargs -P "$(nproc)" -I{} clang-tidy --quiet --warnings-as-errors='*' {} -- "${flags[@]}" 2> >(grep -v 'warnings\? generated' >&2)
 }
 check "clang-tidy" tidy
 if ((!$#)); then

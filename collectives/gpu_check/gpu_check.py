@@ -4,7 +4,6 @@ See docs/gpu.md. Needs CMake, a C++20 compiler, Abseil and GoogleTest; nvcc, NCC
 """
 
 import argparse
-import ctypes
 import importlib.util
 import json
 import os
@@ -51,14 +50,14 @@ def describe_kernels(library: Path) -> dict | str:
 
 
 def nccl_version(nccl: Path | None) -> str:
-    """What ncclGetVersion says."""
+    """What ncclGetVersion says. Asked in a process of its own: torch must find its own NCCL in this one."""
     path = str(nccl / "lib" / "libnccl.so.2") if nccl else "libnccl.so.2"
-    number = ctypes.c_int()
-    try:
-        ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number))
-    except OSError as error:
-        return f"none: {error}"
-    return f"{number.value // 10000}.{number.value // 100 % 100}.{number.value % 100}"
+    ask = f"import ctypes; n = ctypes.c_int(); ctypes.CDLL({path!r}).ncclGetVersion(ctypes.byref(n)); print(n.value)"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True)
+    if done.returncode:
+        return f"none: {done.stderr.strip().splitlines()[-1]}"
+    number = int(done.stdout)
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def has_gpu() -> str | None:

@@ -247,6 +247,8 @@ TEST(NcclTransportTest, PutsFromElsewhereGoThroughTheOutboxInParts) {
     CONTRACT_OK((*transport)->WaitSignal(1 - rank, 3, 1, Soon()));
     CONTRACT_EXPECT(Equal(theirs, (*transport)->arena().subspan(77, theirs.size())));
     CONTRACT_EXPECT(standin.Count("ncclPutSignal") == 3);
+    CONTRACT_ERROR((*transport)->WaitSignal(1 - rank, 3, 1, absl::Now() + absl::Milliseconds(100)),
+                   absl::StatusCode::kDeadlineExceeded, "0 of 1");
     CONTRACT_OK((*transport)->Flush(Soon()));
     return Barrier(**transport);
   }));
