@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "net/error_info.h"
 #include "server/log.h"
+#include "server/one_line.h"
 #include "server/version.h"
 
 namespace tidetape::server {
@@ -109,7 +110,7 @@ absl::Status AgentStream::TakeSequence(const v1::ConnectRequest& request) {
 
 void AgentStream::Handled(const absl::Status& status) {
   if (!status.ok()) {
-    spdlog::warn("stream refused: {} job={} rank={}", std::string(status.message()), sender_.job, sender_.rank);
+    spdlog::warn("stream refused: {} job={} rank={}", OneLine(std::string(status.message())), sender_.job, sender_.rank);
     Refuse(status);
   }
   bool leave = false;

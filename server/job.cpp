@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/error_info.h"
 #include "server/log.h"
+#include "server/one_line.h"
 #include "server/plan_message.h"
 #include "server/tape_merge.h"
 
@@ -288,7 +289,7 @@ absl::Status Job::AddPlanHeld(int32_t rank, const RankChannel* channel, const v1
   }
   store_->UpdateRank(name_, std::move(update), std::move(stored));
   if (!held.error().empty()) {
-    spdlog::warn("cannot follow the plan: {} job={} rank={} generation={}", held.error(), name_, rank, held.generation());
+    spdlog::warn("cannot follow the plan: {} job={} rank={} generation={}", OneLine(held.error()), name_, rank, held.generation());
     AddEvent(absl::StrCat("rank ", rank, " cannot follow the plan: ", held.error()), rank, held.generation());
   }
   return absl::OkStatus();
@@ -334,7 +335,8 @@ absl::Time Job::last_heard() const {
   return last_heard_;
 }
 
-void Job::AddEvent(const std::string& text, int32_t rank, int64_t generation) {
+void Job::AddEvent(const std::string& told, int32_t rank, int64_t generation) {
+  const std::string text = OneLine(told);
   v1::JobEvent event;
   event.set_unix_micros(absl::ToUnixMicros(clock_->Now()));
   event.set_text(text);

@@ -152,5 +152,12 @@ TEST_F(JobLifeTest, EndsAfterASilenceAndComesBack) {
   EXPECT_FALSE(store_.GetJob("example")->end.has_value());
 }
 
+TEST_F(JobLifeTest, AnAgentsWordsAreOneLine) {
+  v1::Hello hello = ExampleHello();
+  hello.set_node("node\nforged job=other");
+  Connect(hello);
+  EXPECT_EQ(job_->Describe().events().rbegin()->text(), "rank 0 of 1 connected from node forged job=other");
+}
+
 }  // namespace
 }  // namespace tidetape::server
