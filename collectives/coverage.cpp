@@ -39,8 +39,11 @@ Coverage CoverageOf(const Layout& layout) {
       coverage.covered_bytes += bytes;
       continue;
     }
-    for (size_t p = 0; p < reasons.size(); ++p) {
-      coverage.uncovered.push_back({static_cast<int32_t>(u), static_cast<int32_t>(p), reasons[p].empty() ? first : reasons[p]});
+    for (const bool of_its_own : {true, false}) {
+      for (size_t p = 0; p < reasons.size(); ++p) {
+        if (reasons[p].empty() == of_its_own) continue;
+        coverage.uncovered.push_back({static_cast<int32_t>(u), static_cast<int32_t>(p), of_its_own ? reasons[p] : first});
+      }
     }
   }
   return coverage;

@@ -17,9 +17,9 @@ struct UncoveredParameter {
 };
 
 struct Coverage {
-  int64_t total_bytes = 0;    // of all gathered parameters without padding, shared ones once
-  int64_t covered_bytes = 0;  // of those in units without any reason against them
-  std::vector<UncoveredParameter> uncovered;
+  int64_t total_bytes = 0;                    // of all gathered parameters without padding, shared ones once
+  int64_t covered_bytes = 0;                  // of those in units without any reason against them
+  std::vector<UncoveredParameter> uncovered;  // of each unit those with a reason of their own first
 
   double share() const { return total_bytes == 0 ? 1 : static_cast<double>(covered_bytes) / static_cast<double>(total_bytes); }
 };

@@ -288,7 +288,7 @@ TEST(CoverageTest, CountsBytesAndGivesReasons) {
   std::vector<std::string> reasons;
   for (const UncoveredParameter& parameter : coverage.uncovered) reasons.push_back(parameter.reason);
   EXPECT_THAT(reasons,
-              ElementsAre(HasSubstr("shares its unit with 'half'"), HasSubstr("float16"), HasSubstr("pieces of 32 bytes")));
+              ElementsAre(HasSubstr("float16"), HasSubstr("shares its unit with 'half'"), HasSubstr("pieces of 32 bytes")));
 }
 
 }  // namespace

@@ -10,6 +10,9 @@ from tests.conftest import ROOT
 sys.path.insert(0, str(ROOT / "agent" / "python" / "tests"))
 from ranks import run_ranks
 
+# They come again in turn.
+BATCHES = 4
+
 
 def losses(rank, names, steps):
     """By family, the losses of stock FSDP2 and of Tidetape, and the units that stayed FSDP2's."""
@@ -35,7 +38,7 @@ def losses(rank, names, steps):
             numbers = []
             with quiet():
                 for step in range(steps):
-                    loss = family.loss(model, torch.Generator().manual_seed(100 * (step % 4) + rank))
+                    loss = family.loss(model, torch.Generator().manual_seed(100 * (step % BATCHES) + rank))
                     loss.backward()
                     optimizer.step()
                     optimizer.zero_grad()
@@ -54,7 +57,7 @@ def check(results, names, steps, tolerance):
             assert found[name, "reasons"] == {}
             assert len(tide) == steps
             assert tide == pytest.approx(stock, rel=tolerance), f"{name}, rank {rank}"
-            assert stock[-1] < stock[0], f"{name} does not learn: the losses say nothing"
+            assert sum(stock[-BATCHES:]) < sum(stock[:BATCHES]), f"{name} does not learn: the losses say nothing"
 
 
 def test_losses_of_eight_steps(tmp_path):

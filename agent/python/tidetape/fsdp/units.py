@@ -80,7 +80,7 @@ def find_units(model: nn.Module) -> list[Unit]:
             module_names.get(group.modules[0], "?"),
             positions((state, *state._states_to_forward_prefetch)),
             positions((state, *state._states_to_backward_prefetch)) if state._states_to_backward_prefetch else None,
-            group._reshard_after_forward,
+            group._reshard_after_forward and group.reshard_after_backward,
         )
         units.append(Unit(name, group, names, mesh, after_forward, residence, _reason(group)))
     return units
