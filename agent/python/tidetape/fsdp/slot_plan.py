@@ -1,5 +1,5 @@
-"""How many slots units that are resharded after forward and after backward must take in turn, so that none needs a slot that another
-still holds.
+"""How many slots units that are resharded after forward and after backward must take in turn, so that none needs a slot that
+another still holds.
 
 Follows FSDP2's order: in forward a unit, the units around it and those that it prefetches are whole; in backward likewise, where
 it prefetches the unit that ended forward before it unless told otherwise. Units are taken to run in the order in which the model
