@@ -46,7 +46,9 @@ def main() -> int:
     pytest_results = RESULTS / "pytest.xml"
     pytest_results.unlink(missing_ok=True)
     long_targets = "attr(tags, '\\blong\\b', tests(//...))"
-    expression = long_targets if options.long else f"tests(//...) except {long_targets}"
+    # The pattern //... leaves out what is tagged manual.
+    chosen = long_targets if options.long else f"tests(//...) except {long_targets}"
+    expression = f"({chosen}) except attr(tags, '\\bmanual\\b', tests(//...))"
     results = bazel_results(expression)
     for path in results:
         path.unlink(missing_ok=True)
