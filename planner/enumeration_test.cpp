@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "planner/planner.h"
 #include "planner/tape_plans.h"
+#include "planner/testing/combinations.h"
 #include "planner/testing/oracle.h"
 #include "planner/testing/random_tape.h"
 #include "planner/validate.h"
@@ -185,16 +186,9 @@ TEST_F(RandomTapes, PlansCostWhatAWalkThroughBackwardSays) {
   });
 }
 
-struct Way {
-  int64_t saved = 0;
-  int64_t own_peak = 0;
-  double seconds = 0;
-};
-
 // Ways to run the block that no other one beats in bytes, own peak and seconds.
 std::vector<Way> BestWays(const BlockTape& tape, const Enumeration& all, const BlockInstance& block) {
-  std::vector<Way> ways;
-  for (const BlockOption& option : block.options) ways.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds});
+  std::vector<Way> ways = OptionWays(block);
   if (!ways.empty()) return ways;
   for (const Enumeration::Plan& plan : all.WithoutIdleStorages()) {
     const int64_t peak = OracleOwnPeak(tape, block, *OracleEvaluate(tape, all.Saved(plan)));
@@ -204,29 +198,6 @@ std::vector<Way> BestWays(const BlockTape& tape, const Enumeration& all, const B
     if (!beaten) ways.push_back({plan.bytes, peak, plan.seconds});
   }
   return ways;
-}
-
-struct Combination {
-  int64_t peak = 0;
-  double seconds = 0;
-};
-
-std::vector<Combination> Combine(const PlanningProblem& problem, const std::vector<std::vector<Way>>& ways) {
-  std::vector<Combination> result;
-  std::vector<int64_t> saved(ways.size()), peaks(ways.size());
-  const std::function<void(size_t, double)> visit = [&](size_t b, double seconds) {
-    if (b == ways.size()) {
-      result.push_back({OracleStepPeak(problem, saved, peaks), seconds});
-      return;
-    }
-    for (const Way& way : ways[b]) {
-      saved[b] = way.saved;
-      peaks[b] = way.own_peak;
-      visit(b + 1, seconds + way.seconds);
-    }
-  };
-  visit(0, 0);
-  return result;
 }
 
 // Step plans: within the proven gap of the best of all combinations, which the bound does not pass.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <map>
 #include <random>
@@ -13,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "planner/planner.h"
 #include "planner/tape_plans.h"
+#include "planner/testing/combinations.h"
 #include "planner/testing/oracle.h"
 #include "planner/testing/random_tape.h"
 
@@ -20,42 +20,6 @@ namespace tidetape::planner {
 namespace {
 
 constexpr double kTolerance = 1e-9;
-
-struct Way {
-  int64_t saved = 0;
-  int64_t own_peak = 0;
-  double seconds = 0;
-};
-
-struct Combination {
-  int64_t peak = 0;
-  double seconds = 0;
-};
-
-// Every combination of one way a block.
-std::vector<Combination> Combine(const PlanningProblem& problem, const std::vector<std::vector<Way>>& ways) {
-  std::vector<Combination> result;
-  std::vector<int64_t> saved(ways.size()), peaks(ways.size());
-  const std::function<void(size_t, double)> visit = [&](size_t b, double seconds) {
-    if (b == ways.size()) {
-      result.push_back({OracleStepPeak(problem, saved, peaks), seconds});
-      return;
-    }
-    for (const Way& way : ways[b]) {
-      saved[b] = way.saved;
-      peaks[b] = way.own_peak;
-      visit(b + 1, seconds + way.seconds);
-    }
-  };
-  visit(0, 0);
-  return result;
-}
-
-std::vector<Way> OptionWays(const BlockInstance& block) {
-  std::vector<Way> ways;
-  for (const BlockOption& option : block.options) ways.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds});
-  return ways;
-}
 
 // The points of the block's hull.
 std::vector<Way> HullWays(const BlockTape& tape, const BlockInstance& block) {
