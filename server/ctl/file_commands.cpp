@@ -13,10 +13,6 @@
 namespace tidetape::ctl {
 namespace {
 
-absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
-
 // The tape that the frontier is asked of.
 absl::StatusOr<const planner::BlockTape*> ChooseTape(const planner::PlanningProblem& problem, std::optional<int32_t> block) {
   if (!block.has_value()) {
@@ -37,6 +33,10 @@ absl::StatusOr<const planner::BlockTape*> ChooseTape(const planner::PlanningProb
 }
 
 }  // namespace
+
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
 
 absl::Status WriteFile(const std::string& path, const std::string& content) {
   std::ofstream file(path, std::ios::binary);

@@ -25,6 +25,9 @@ absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> b
 absl::Status PrintFastestBlockPlan(const std::string& path, std::optional<int32_t> block, int64_t saved_bytes_limit,
                                    const planner::Effort& effort, const OutputFormat& format, std::ostream& out);
 
+// The status with the file's name before its message.
+absl::Status InFile(const std::string& path, const absl::Status& status);
+
 // Writes a whole file.
 absl::Status WriteFile(const std::string& path, const std::string& content);
 

@@ -18,10 +18,6 @@
 namespace tidetape::ctl {
 namespace {
 
-absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
-
 absl::StatusOr<planner::PlanningProblem> Read(const Question& question) {
   auto problem = planner::ReadProblemFile(question.file);
   if (problem.ok() && question.memory_limit_bytes.has_value()) {
