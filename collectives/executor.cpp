@@ -61,8 +61,11 @@ absl::Status Executor::RunStep(const Schedule& schedule, const Step& step, const
     }
     case StepKind::kSignal:
       return transport_.Signal(step.peer, step.signal);
-    case StepKind::kWait:
-      return transport_.WaitSignal(step.peer, step.signal, step.count, absl::Now() + options_.wait_limit);
+    case StepKind::kWait: {
+      absl::Status status = transport_.WaitSignal(step.peer, step.signal, step.count, absl::Now() + options_.wait_limit);
+      if (!status.ok() || options_.after_wait == nullptr) return status;
+      return options_.after_wait(step.peer, step.signal);
+    }
     case StepKind::kFlush:
       return transport_.Flush(absl::Now() + options_.wait_limit);
     case StepKind::kUse:

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +30,8 @@ struct ReduceBuffers {
 struct ExecutorOptions {
   // Of each wait and flush. A rank that gets nothing for so long gives up, so all ranks do within the sum of what they wait for.
   absl::Duration wait_limit = absl::Minutes(5);
+  // Called after each wait of a schedule, if set; its error ends the run as the wait's own would.
+  std::function<absl::Status(int32_t peer, int32_t signal)> after_wait = nullptr;
 };
 
 // Not safe for use from several threads at once; schedules that overlap in time need an executor and a thread each. The transport
@@ -38,7 +42,7 @@ struct ExecutorOptions {
 // group must be made anew (transport.h). InvalidArgument: a buffer is smaller than the schedule needs.
 class Executor {
  public:
-  Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(options) {}
+  Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(std::move(options)) {}
 
   // One phase, or all. `training_step` is for errors.
   absl::Status RunPhase(const Schedule& schedule, int32_t phase, const ReduceBuffers& buffers, int64_t training_step);

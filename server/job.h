@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "planner/measurement.h"
+#include "planner/pacing.h"
 #include "planner/problem.h"
 #include "server/clock.h"
 #include "server/event_log.h"
@@ -45,6 +46,7 @@ struct PlanningInput {
   planner::PlanningProblem problem;           // all ranks merged, constraints applied
   std::vector<uint64_t> structure_hashes;     // one a block
   std::shared_ptr<const v1::Plan> committed;  // null before the first plan of the incarnation
+  std::optional<planner::LinkReport> links;   // of the collectives, all ranks merged; none where not all have measured them
   int64_t next_generation = 1;
   // Why a new plan is needed whatever the measurements say; empty where only they can tell.
   std::string forced_reason;
@@ -184,6 +186,7 @@ class Job : public std::enable_shared_from_this<Job> {
   RankUpdate TakeHello(const v1::Hello& hello, Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `take`: the profiles are not fresh any more.
   absl::StatusOr<PlanningInput> ReadPlanningInput(bool take);
+  std::optional<planner::LinkReport> LinksLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string MissingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LimitLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WaitingForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

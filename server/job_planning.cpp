@@ -5,9 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "net/error_info.h"
+#include "planner/io/pacing_io.h"
 #include "planner/merge_ranks.h"
 #include "server/job.h"
 #include "server/limit_text.h"
+#include "server/log.h"
 #include "server/pins.h"
 
 namespace tidetape::server {
@@ -53,6 +55,21 @@ std::string Job::MissingLocked() const {
   return "";
 }
 
+std::optional<planner::LinkReport> Job::LinksLocked() const {
+  std::vector<planner::LinkReport> ranks;
+  for (const auto& [number, rank] : ranks_) {
+    const v1::StepReport& report = rank.last_report;
+    // Nothing to pace, or ranks that no formula knows.
+    if (!report.has_collectives() || report.collectives().nodes() == 0) return std::nullopt;
+    if (!report.collectives().has_local() && !report.collectives().has_network()) return std::nullopt;
+    ranks.push_back(planner::LinksFromProto(report.collectives(), report.step_seconds()));
+  }
+  auto merged = planner::MergeLinks(ranks);
+  if (merged.ok()) return *std::move(merged);
+  spdlog::warn("no pacing: {} job={}", std::string(merged.status().message()), name_);
+  return std::nullopt;
+}
+
 std::string Job::WaitingForLocked() const {
   std::string missing = MissingLocked();
   if (!missing.empty() || planning_status_.ok()) return missing;
@@ -89,6 +106,7 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
     }
     input.incarnation = incarnation_.id;
     input.committed = committed_;
+    if (!constraints.disabled()) input.links = LinksLocked();
     input.next_generation = highest_generation_ + 1;
     input.revision = revision_;
     if (!constraints.disabled()) input.frozen_generation = constraints.frozen_generation();

@@ -21,6 +21,16 @@ struct LiveMemory {
   std::vector<int64_t> live_bytes;  // as in StepReport
 };
 
+// Collectives of one rank in its newest step.
+struct CollectiveSnapshot {
+  double gather_seconds = 0;
+  double reduce_seconds = 0;
+  int64_t covered_bytes = 0;
+  double covered_ratio = 0;
+  int64_t network_bytes = 0;
+  int64_t pacing_generation = 0;
+};
+
 // One rank; the figures are those of its newest report, and mean nothing where `reports` is 0.
 struct RankSnapshot {
   int32_t rank = 0;
@@ -39,6 +49,8 @@ struct RankSnapshot {
   int64_t saved_bytes = 0;
   int64_t replayed_ops = 0;
   int64_t demoted_ops = 0;
+  // Of its collectives; unset where they are FSDP2's own.
+  std::optional<CollectiveSnapshot> collectives;
   // Of the newest step that it measured; null before one, and after a restart of the server.
   std::shared_ptr<const LiveMemory> live;
 };
@@ -49,6 +61,7 @@ struct PlanSnapshot {
   bool feasible = true;
   int64_t saved_bytes = 0;
   int64_t least_peak_bytes = 0;
+  std::optional<v1::PacingPlan> pacing;
 };
 
 struct JobSnapshot {

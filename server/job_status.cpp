@@ -71,7 +71,9 @@ JobSnapshot Job::Snapshot() const {
   snapshot.planning_failed = !planning_status_.ok();
   snapshot.last_heard = last_heard_;
   if (committed_ != nullptr) {
-    snapshot.plan = {committed_->gap_ratio(), committed_->feasible(), committed_->saved_bytes(), committed_->least_peak_bytes()};
+    snapshot.plan = {
+        committed_->gap_ratio(), committed_->feasible(), committed_->saved_bytes(), committed_->least_peak_bytes(), {}};
+    if (committed_->has_pacing()) snapshot.plan->pacing = committed_->pacing();
   }
   for (const auto& [number, rank] : ranks_) {
     const v1::StepReport& report = rank.last_report;
@@ -91,6 +93,11 @@ JobSnapshot Job::Snapshot() const {
     out.saved_bytes = report.saved_bytes();
     out.replayed_ops = report.replayed_ops();
     out.demoted_ops = report.demoted_ops();
+    if (report.has_collectives()) {
+      const v1::CollectiveReport& collectives = report.collectives();
+      out.collectives = {collectives.gather_seconds(), collectives.reduce_seconds(), collectives.covered_bytes(),
+                         collectives.covered_ratio(),  collectives.network_bytes(),  collectives.pacing_generation()};
+    }
     out.live = rank.live;
   }
   return snapshot;

@@ -8,6 +8,7 @@
 #include "server/log.h"
 #include "server/plan_message.h"
 #include "server/units.h"
+#include "server/words.h"
 
 namespace tidetape::server {
 namespace {
@@ -38,7 +39,9 @@ absl::StatusOr<std::string> PlanActivation::Reason(const PlanningInput& input) {
   if (!input.forced_reason.empty()) return input.forced_reason;
   if (!input.newly_measured) return std::string();
   if (!follows_) TakeUp(*input.committed, input.problem);
-  return policy_.ReasonToReplan(input.problem, input.structure_hashes);
+  absl::StatusOr<std::string> reason = policy_.ReasonToReplan(input.problem, input.structure_hashes);
+  if (!reason.ok() || !reason->empty()) return reason;
+  return pacing_.Reason(input.links, *input.committed);
 }
 
 void PlanActivation::TakeUp(const v1::Plan& plan, planner::PlanningProblem problem) {
@@ -82,6 +85,7 @@ absl::StatusOr<bool> PlanActivation::Publish(Job& job, const PlanningInput& inpu
   plan.set_reason(reason);
   plan.set_committed_unix_micros(absl::ToUnixMicros(clock_->Now()));
   plan.set_revision(input.revision);
+  if (plan.has_pacing()) plan.mutable_pacing()->set_generation(plan.generation());
   const absl::Status committed = store_->CommitPlan(plan);
   if (absl::IsFailedPrecondition(committed)) {
     // An earlier commit whose answer was lost has taken the generation: that plan is the job's.
@@ -111,6 +115,7 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   const absl::StatusOr<planner::StepPlan> planned = options_.plan_step(input.problem);
   if (!planned.ok()) return planned.status();
   v1::Plan plan = PlanToMessage(input.problem, input.structure_hashes, *planned);
+  pacing_.Fill(input.links, input.committed.get(), plan);
   if (input.committed != nullptr && !input.recommit && input.committed->etag() == plan.etag()) {
     Follow(input, *planned);
     job.Confirm(input);
@@ -123,6 +128,7 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason, "; step peak ",
                                   FormatBytes(plan.step_peak_bytes()), ", replay ", FormatSeconds(plan.replay_seconds()),
                                   ", planned in ", FormatSeconds(absl::ToDoubleSeconds(clock_->Now() - start)));
+  if (plan.has_pacing()) absl::StrAppend(&text, "; collectives: ", PacingText(plan.pacing()));
   if (!plan.feasible()) {
     absl::StrAppend(&text, "; the limit of ", FormatBytes(plan.memory_limit_bytes()),
                     " cannot be held: the least possible step peak is ", FormatBytes(plan.least_peak_bytes()), ", in ",

@@ -8,6 +8,9 @@
 // An operator may freeze a generation: its plan stays in force, and is committed again, under a new generation, where another one
 // is. A start of the job with other blocks is planned for as usual.
 //
+// A plan carries the pacing of the job's collectives, under its own generation; a new one follows where the links are measured for
+// the first time, or another pacing would be faster.
+//
 // A generation is one above everything that the store or any rank of the job ever told of, so generations never go back, also not
 // when the server restarts with an empty store. A plan with the etag of the committed one is not committed again, unless a rank
 // holds a generation above the server's.
@@ -25,6 +28,7 @@
 #include "planner/replan_policy.h"
 #include "server/clock.h"
 #include "server/job.h"
+#include "server/pacing_policy.h"
 #include "server/store/store.h"
 #include "server/worker.h"
 
@@ -66,6 +70,7 @@ class PlanActivation : public std::enable_shared_from_this<PlanActivation> {
   std::atomic<bool> waiting_ = false;
   // Of the planning thread only.
   planner::ReplanPolicy policy_;
+  PacingPolicy pacing_;
   bool follows_ = false;  // the policy watches a plan
 };
 

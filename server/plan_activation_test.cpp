@@ -70,6 +70,67 @@ class PlanActivationTest : public testing::Test {
   std::shared_ptr<FakeRankChannel> channel_;
 };
 
+// The example's report, with collectives between two nodes.
+v1::StepReport ReportWithLinks(int64_t step, double unbounded_rate) {
+  v1::StepReport report = ExampleReport(step);
+  v1::CollectiveReport* collectives = report.mutable_collectives();
+  collectives->set_ranks(2);
+  collectives->set_nodes(2);
+  v1::LinkRates* network = collectives->mutable_network();
+  network->set_bytes_per_second(1e9);
+  network->set_latency_seconds(1e-5);
+  const std::vector<std::pair<int64_t, double>> seen_rates = {{256 << 10, 1e9}, {0, unbounded_rate}};
+  for (const auto& [window, rate] : seen_rates) {
+    v1::WindowRate* seen = network->add_windows();
+    seen->set_window_bytes(window);
+    seen->set_bytes_per_second(rate);
+  }
+  v1::PacedUnits* units = collectives->add_units();
+  units->set_gathered_bytes(64 << 20);
+  units->set_count(4);
+  return report;
+}
+
+TEST_F(PlanActivationTest, APlanCarriesThePacingUnderItsOwnGeneration) {
+  Connect();
+  SendTape();
+  Report();
+  EXPECT_EQ(generation(), 1);
+  EXPECT_FALSE(job_->committed()->has_pacing());
+  // The links come later, as where the collectives start late.
+  Report(ReportWithLinks(2, 1e9));
+  EXPECT_EQ(generation(), 2);
+  EXPECT_EQ(job_->committed()->reason(), "the links between all ranks were measured");
+  EXPECT_EQ(job_->committed()->pacing().generation(), 2);
+  EXPECT_EQ(job_->committed()->pacing().puts_in_flight(), 256);
+  ASSERT_EQ(channel_->plans().size(), 2);
+  EXPECT_EQ(channel_->plans()[1]->pacing().chunk_bytes(), job_->committed()->pacing().chunk_bytes());
+  Report(ReportWithLinks(3, 1e9));
+  EXPECT_EQ(generation(), 2);
+}
+
+TEST_F(PlanActivationTest, ALinkThatStallsChangesThePacingAndNothingElse) {
+  Connect();
+  SendTape();
+  Report(ReportWithLinks(1, 1e9));
+  ASSERT_EQ(generation(), 1);
+  const v1::Plan before = *job_->committed();
+  Report(ReportWithLinks(2, 1e8));
+  EXPECT_EQ(generation(), 1);  // once may be a whim
+  Report(ReportWithLinks(3, 1e8));
+  ASSERT_EQ(generation(), 2);
+  const v1::Plan after = *job_->committed();
+  EXPECT_EQ(after.pacing().puts_in_flight() * after.pacing().chunk_bytes(), 256 << 10);
+  EXPECT_EQ(after.blocks(0).saved_size(), before.blocks(0).saved_size());
+  EXPECT_NE(after.etag(), before.etag());
+  // A restart of the server by itself changes no plan.
+  Start();
+  ASSERT_TRUE(job_->Restore().ok());
+  Connect();
+  Report(ReportWithLinks(4, 1e8));
+  EXPECT_EQ(generation(), 2);
+}
+
 TEST_F(PlanActivationTest, PlansOnceEverythingIsThere) {
   Connect();
   Report();

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kLargestCount = int64_t{1} << 53;
 constexpr int32_t kLargestWorld = 1 << 20;
 constexpr size_t kLongestName = 256;
+constexpr int kMostWindows = 64;
+constexpr int kMostUnitSizes = 4096;
 
 // Checks the fields of one message and keeps the first complaint.
 class Checker {
@@ -103,6 +105,37 @@ void CheckInstance(const v1::BlockInstance& instance, const std::string& field, 
   }
 }
 
+void CheckLink(const v1::LinkRates& link, const char* field, Checker& check) {
+  check.Seconds(link.bytes_per_second(), field, ".bytes_per_second");
+  check.Seconds(link.latency_seconds(), field, ".latency_seconds");
+  check.Seconds(link.put_seconds(), field, ".put_seconds");
+  check.Require(link.windows_size() <= kMostWindows, absl::StrCat(field, " has more than ", kMostWindows, " windows"));
+  for (int i = 0; i < link.windows_size(); ++i) {
+    check.Bytes(link.windows(i).window_bytes(), field, ".windows[", i, "].window_bytes");
+    check.Seconds(link.windows(i).bytes_per_second(), field, ".windows[", i, "].bytes_per_second");
+  }
+}
+
+void CheckCollectives(const v1::CollectiveReport& report, Checker& check) {
+  check.Seconds(report.gather_seconds(), "collectives.gather_seconds");
+  check.Seconds(report.reduce_seconds(), "collectives.reduce_seconds");
+  check.Bytes(report.covered_bytes(), "collectives.covered_bytes");
+  check.Seconds(report.covered_ratio(), "collectives.covered_ratio");
+  check.Bytes(report.network_bytes(), "collectives.network_bytes");
+  check.Count(report.pacing_generation(), "collectives.pacing_generation");
+  check.Require(report.ranks() >= 1 && report.ranks() <= kLargestWorld,
+                absl::StrCat("collectives.ranks = ", report.ranks(), " must be 1 to ", kLargestWorld));
+  check.Require(report.nodes() >= 0 && report.nodes() <= report.ranks(),
+                absl::StrCat("collectives.nodes = ", report.nodes(), " must be 0 to ranks = ", report.ranks()));
+  if (report.has_local()) CheckLink(report.local(), "collectives.local", check);
+  if (report.has_network()) CheckLink(report.network(), "collectives.network", check);
+  check.Require(report.units_size() <= kMostUnitSizes, absl::StrCat("collectives.units has more than ", kMostUnitSizes, " sizes"));
+  for (int i = 0; i < report.units_size(); ++i) {
+    check.Bytes(report.units(i).gathered_bytes(), "collectives.units[", i, "].gathered_bytes");
+    check.Require(report.units(i).count() >= 1, absl::StrCat("collectives.units[", i, "].count must be at least 1"));
+  }
+}
+
 }  // namespace
 
 absl::Status ValidateHello(const v1::Hello& hello) {
@@ -144,6 +177,7 @@ absl::Status ValidateReport(const Sender& sender, const v1::StepReport& report) 
       CheckInstance(profile.blocks(i).instance(), absl::StrCat("profile.blocks[", i, "]"), check);
     }
   }
+  if (report.has_collectives()) CheckCollectives(report.collectives(), check);
   for (int i = 0; i < report.costs_size(); ++i) {
     const v1::TapeCosts& costs = report.costs(i);
     check.Require(costs.cost_seconds_size() == costs.replay_workspace_bytes_size(),

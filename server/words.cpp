@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "server/units.h"
 
 namespace tidetape {
 
@@ -19,6 +20,15 @@ std::string ActionName(v1::Action action) {
 std::string HolderText(const v1::PeakHolder& holder) {
   const std::string phase = absl::AsciiStrToLower(absl::StripPrefix(v1::PeakHolder::Phase_Name(holder.phase()), "PHASE_"));
   return holder.name().empty() ? phase : absl::StrCat(phase, " of ", holder.name());
+}
+
+std::string PacingText(const v1::PacingPlan& pacing) {
+  constexpr int32_t kUnbounded = 256;
+  std::string text = absl::StrCat(pacing.algorithm() == v1::PacingPlan::ALGORITHM_RING ? "ring" : "recursive doubling",
+                                  ", chunks of ", FormatBytes(pacing.chunk_bytes()));
+  if (pacing.puts_in_flight() < kUnbounded) absl::StrAppend(&text, ", ", pacing.puts_in_flight(), " in flight");
+  if (pacing.chunk_gap_seconds() > 0) absl::StrAppend(&text, ", ", FormatSeconds(pacing.chunk_gap_seconds()), " apart");
+  return text;
 }
 
 std::string ResidualText(const v1::JobSummary& job) {

@@ -19,6 +19,9 @@ std::string ActionName(v1::Action action);
 // As in "backward of layers.7", or "head".
 std::string HolderText(const v1::PeakHolder& holder);
 
+// As in "ring, chunks of 256 KiB, 4 in flight, 1.2 ms apart".
+std::string PacingText(const v1::PacingPlan& pacing);
+
 // As in "+3.10 %"; "-" where nothing was measured under the plan.
 std::string ResidualText(const v1::JobSummary& job);
 

@@ -13,14 +13,14 @@ RANKS = 2
 class RankTraining:
     """Starts on construction; `folder` is the test's own. Use as a context: leaving it kills what still runs."""
 
-    def __init__(self, folder, planner, limit):
+    def __init__(self, folder, planner, limit, collectives="stock"):
         self._folder = folder
         self.set_limit(limit)
         self.job = f"test-{uuid.uuid4().hex[:8]}"
         program = ROOT / "tests" / "programs" / "train_ranks.py"
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "0"]
         command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", program]
-        command += ["--planner", planner, "--folder", folder]
+        command += ["--planner", planner, "--folder", folder, "--collectives", collectives]
         self._output = open(folder / "output", "w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment(TIDETAPE_JOB=self.job), stdout=self._output, stderr=subprocess.STDOUT

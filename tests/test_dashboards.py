@@ -104,7 +104,7 @@ def test_every_query_and_every_variable_has_data_while_a_job_trains(server, tmp_
     """The limit is one that no plan can hold, so that an alert is pending; the plan with the least memory is in force."""
     with (
         PrometheusServer(tmp_path, server.http_address) as prometheus,
-        RankTraining(tmp_path, server.address, "1MiB") as training,
+        RankTraining(tmp_path, server.address, "1MiB", collectives="tide") as training,
     ):
         server.wait_for("the first plan", lambda: training.newest_generation() > 0, 120)
         server.wait_for("its figures", lambda: prometheus.query("tidetape_job_peak_residual_ratio"), 60)

@@ -1,11 +1,11 @@
 #include "agent/fsdp/data_plane.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/all_gather_schedule.h"
 #include "collectives/reduce_scatter_schedule.h"
 
 namespace tidetape::agent {
@@ -15,6 +15,7 @@ using collectives::DType;
 using collectives::Group;
 using collectives::Layout;
 using collectives::Schedule;
+using collectives::ScheduleOptions;
 using collectives::Step;
 using collectives::StepKind;
 
@@ -24,23 +25,50 @@ uint64_t NoticeBytes(const Layout& layout) {
   return GradientNotice::EncodedBytes(parameters);
 }
 
-bool SameSignals(const Schedule& a, const Schedule& b) {
-  const auto same = [](const Step& x, const Step& y) { return x.kind == y.kind && x.peer == y.peer && x.signal == y.signal; };
-  return std::equal(a.steps.begin() + a.begin(0), a.steps.begin() + a.end(0), b.steps.begin() + b.begin(0),
-                    b.steps.begin() + b.end(0), same);
+// Where the readies lie: after the notices, which end on a multiple of 64.
+uint64_t ReadyOffset(const Layout& layout, int32_t ranks) {
+  return (static_cast<uint64_t>(layout.arena_bytes()) + 7) / 8 * 8 + NoticeBoard::Bytes(NoticeBytes(layout), ranks);
 }
+
+absl::StatusOr<Schedule> MakeReduction(const Layout& layout, int32_t unit, const Group& group, ScheduleOptions options,
+                                       bool widened, double divide_factor) {
+  options.divide_factor = divide_factor;
+  if (widened) options.gradient_dtype = DType::kFloat32;
+  return collectives::ReduceScatterSchedule(layout, unit, group, options);
+}
+
+// Adds the time from here to the end of its life to a sum.
+class Stopwatch {
+ public:
+  Stopwatch(std::mutex& mutex, double& sum) : mutex_(mutex), sum_(sum) {}
+  ~Stopwatch() {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    const std::lock_guard lock(mutex_);
+    sum_ += passed.count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+
+ private:
+  std::mutex& mutex_;
+  double& sum_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace
 
 uint64_t DataPlane::ArenaBytes(const Layout& layout, int32_t ranks) {
-  return static_cast<uint64_t>(layout.arena_bytes()) + NoticeBoard::Bytes(NoticeBytes(layout), ranks);
+  return ReadyOffset(layout, ranks) + ReadyBoard::Bytes(ranks, static_cast<int32_t>(layout.slots().size()));
 }
 
 absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(Layout layout, std::vector<Group> groups,
                                                              std::unique_ptr<collectives::Transport> transport,
                                                              const Options& options) {
   std::unique_ptr<DataPlane> plane(new DataPlane(std::move(layout), std::move(groups), std::move(transport), options));
-  if (absl::Status status = plane->MakeGathers(); !status.ok()) return status;
+  auto gathers = MakeGathers(plane->layout_, plane->groups_, options.pacing.schedule, options.pacing.generation);
+  if (!gathers.ok()) return gathers.status();
+  const std::lock_guard lock(plane->mutex_);
+  plane->gathers_ = *std::move(gathers);
+  if (absl::Status status = plane->SayEarlyReadies(); !status.ok()) return status;
   return plane;
 }
 
@@ -50,50 +78,51 @@ DataPlane::DataPlane(Layout layout, std::vector<Group> groups, std::unique_ptr<c
       groups_(std::move(groups)),
       transport_(std::move(transport)),
       options_(options),
-      executor_(*transport_, options.executor),
+      executor_(*transport_, WithCheck(options.executor, this)),
       board_(*transport_, layout_.arena_bytes(), NoticeBytes(layout_), layout_.signals()),
+      readies_(*transport_, ReadyOffset(layout_, transport_->size()), static_cast<int32_t>(layout_.slots().size())),
+      pacing_(options.pacing),
       slots_(layout_.slots().size()) {
   for (const auto& unit : layout_.spec().units) unit_names_.push_back(unit.name);
 }
 
-absl::Status DataPlane::MakeGathers() {
-  for (int32_t unit = 0; unit < static_cast<int32_t>(groups_.size()); ++unit) {
-    auto schedule = collectives::AllGatherSchedule(layout_, unit, groups_[unit], options_.schedule);
-    if (!schedule.ok()) return schedule.status();
-    Gather gather;
-    gather.schedule = *std::move(schedule);
-    if (gather.schedule.phases.size() == 3) gather.admit_phase = 1;
-    const int32_t last = static_cast<int32_t>(gather.schedule.phases.size()) - 1;
-    const int32_t data = layout_.GatherSignal(layout_.units()[unit].slot);
-    gather.sent = gather.schedule.begin(last);
-    while (gather.sent < gather.schedule.end(last)) {
-      const Step& step = gather.schedule.steps[gather.sent];
-      if (step.kind == StepKind::kWait && step.signal == data) break;
-      ++gather.sent;
-    }
-    gathers_.push_back(std::move(gather));
-  }
-  for (int32_t slot = 0; slot < static_cast<int32_t>(slots_.size()); ++slot) {
-    const Gather* first = nullptr;
-    bool alike = true;
-    for (size_t unit = 0; unit < gathers_.size(); ++unit) {
-      if (layout_.units()[unit].slot != slot) continue;
-      if (first == nullptr) first = &gathers_[unit];
-      alike = alike && SameSignals(first->schedule, gathers_[unit].schedule);
-    }
-    for (size_t unit = 0; unit < gathers_.size(); ++unit) {
-      if (layout_.units()[unit].slot == slot) gathers_[unit].ready_early = alike;
-    }
-    if (first == nullptr || !alike) continue;
-    if (absl::Status status = SayReady(first->schedule); !status.ok()) return status;
-    slots_[slot].said_ready = true;
+collectives::ExecutorOptions DataPlane::WithCheck(collectives::ExecutorOptions options, DataPlane* plane) {
+  options.after_wait = [plane](int32_t peer, int32_t signal) { return plane->CheckReady(peer, signal); };
+  return options;
+}
+
+uint64_t DataPlane::schedule_hash(int32_t unit) const { return GatherOf(unit)->schedule.hash(); }
+
+// The one under way in the unit's slot, or the next one.
+std::shared_ptr<const Gather> DataPlane::GatherOf(int32_t unit) const {
+  const std::lock_guard lock(mutex_);
+  const Slot& slot = slots_[layout_.units()[unit].slot];
+  return slot.holder == unit ? slot.gather : gathers_[unit];
+}
+
+absl::Status DataPlane::SayReady(const Gather& gather, int32_t begin, int32_t end) {
+  for (int32_t i = begin; i < end; ++i) {
+    const Step& step = gather.schedule.steps[i];
+    if (absl::Status status = readies_.Say(step.peer, gather.slot, step.signal, gather.generation); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status DataPlane::SayReady(const Schedule& schedule) {
-  for (int32_t i = schedule.begin(0); i < schedule.end(0); ++i) {
-    if (absl::Status status = transport_->Signal(schedule.steps[i].peer, schedule.steps[i].signal); !status.ok()) return status;
+// Of all slots that are free and about which nothing was said.
+absl::Status DataPlane::SayEarlyReadies() {
+  for (const auto& gather : gathers_) {
+    Slot& slot = slots_[gather->slot];
+    if (!gather->ready_early || slot.holder >= 0 || slot.said_ready) continue;
+    if (absl::Status status = SayReady(*gather); !status.ok()) return status;
+    slot.said_ready = true;
+    slot.gather = gather;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlane::CheckReady(int32_t peer, int32_t signal) const {
+  for (int32_t slot = 0; slot < static_cast<int32_t>(slots_.size()); ++slot) {
+    if (signal == layout_.ReadySignal(slot)) return readies_.Check(peer, slot, running_generation_);
   }
   return absl::OkStatus();
 }
@@ -103,57 +132,147 @@ int32_t DataPlane::Holder(int32_t unit) const {
   return slots_[layout_.units()[unit].slot].holder;
 }
 
+absl::Status DataPlane::RunGather(const Gather& gather, int32_t phase, int32_t begin, int32_t end, int64_t training_step) {
+  const Stopwatch watch(mutex_, counts_.gather_seconds);
+  running_generation_ = gather.generation;
+  return Keep(executor_.RunSteps(gather.schedule, phase, begin, end, {}, training_step));
+}
+
 absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
   if (!broken_.ok()) return broken_;
-  const Gather& gather = gathers_[unit];
-  bool said_ready = false;
+  std::shared_ptr<const Gather> gather;
   {
     const std::lock_guard lock(mutex_);
-    Slot& slot = slots_[layout_.units()[unit].slot];
+    gather = gathers_[unit];
+    Slot& slot = slots_[gather->slot];
     if (slot.holder >= 0) {
       return absl::InternalError(
           absl::StrCat("unit '", unit_names_[unit], "' wants a slot that unit '", unit_names_[slot.holder], "' holds"));
     }
     slot.holder = unit;
-    said_ready = std::exchange(slot.said_ready, false);
+    slot.gather = gather;
+    if (!std::exchange(slot.said_ready, false)) {
+      if (absl::Status status = Keep(SayReady(*gather)); !status.ok()) return status;
+    }
+    counts_.gathered_bytes += gather->gathered_bytes;
+    counts_.network_bytes += gather->network_bytes;
   }
-  if (!said_ready) {
-    if (absl::Status status = Keep(SayReady(gather.schedule)); !status.ok()) return status;
-  }
-  if (gather.admit_phase < 0) return absl::OkStatus();
-  return Keep(executor_.RunPhase(gather.schedule, gather.admit_phase, {}, training_step));
+  const int32_t phase = gather->admit_phase;
+  if (phase < 0) return absl::OkStatus();
+  absl::Status status = RunGather(*gather, phase, gather->schedule.begin(phase), gather->admitted, training_step);
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  return Keep(SayReady(*gather, gather->admitted, gather->schedule.end(phase)));
 }
 
 absl::Status DataPlane::Send(int32_t unit, int64_t training_step) {
   if (!broken_.ok()) return broken_;
-  const Gather& gather = gathers_[unit];
-  const int32_t last = static_cast<int32_t>(gather.schedule.phases.size()) - 1;
-  return Keep(executor_.RunSteps(gather.schedule, last, gather.schedule.begin(last), gather.sent, {}, training_step));
+  const std::shared_ptr<const Gather> gather = GatherOf(unit);
+  const int32_t last = gather->last_phase();
+  return RunGather(*gather, last, gather->schedule.begin(last), gather->sent, training_step);
 }
 
 absl::Status DataPlane::Finish(int32_t unit, int64_t training_step) {
   if (!broken_.ok()) return broken_;
-  const Gather& gather = gathers_[unit];
-  const int32_t last = static_cast<int32_t>(gather.schedule.phases.size()) - 1;
-  return Keep(executor_.RunSteps(gather.schedule, last, gather.sent, gather.schedule.end(last), {}, training_step));
+  const std::shared_ptr<const Gather> gather = GatherOf(unit);
+  const int32_t last = gather->last_phase();
+  return RunGather(*gather, last, gather->sent, gather->schedule.end(last), training_step);
 }
 
 void DataPlane::Release(int32_t unit) {
-  const Gather& gather = gathers_[unit];
-  {
-    const std::lock_guard lock(mutex_);
-    Slot& slot = slots_[layout_.units()[unit].slot];
-    slot.holder = -1;
-    slot.said_ready = gather.ready_early;
-  }
+  const std::lock_guard lock(mutex_);
+  const std::shared_ptr<const Gather>& gather = gathers_[unit];
+  Slot& slot = slots_[gather->slot];
+  slot.holder = -1;
+  slot.gather = gather;
+  slot.said_ready = gather->ready_early;
   // A lost peer shows at the next wait.
-  if (gather.ready_early) SayReady(gather.schedule).IgnoreError();
+  if (gather->ready_early) SayReady(*gather).IgnoreError();
+}
+
+absl::Status DataPlane::Arm(const PacingCandidate& candidate) {
+  const int64_t in_force = pacing().generation;
+  if (candidate.generation <= in_force) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pacing generation ", candidate.generation, " is not above ", in_force, ", which is in force"));
+  }
+  auto gathers = MakeGathers(layout_, groups_, candidate.schedule, candidate.generation);
+  if (!gathers.ok()) return gathers.status();
+  // Made when they are needed; here only to know that they can be.
+  for (int32_t unit = 0; unit < static_cast<int32_t>(groups_.size()); ++unit) {
+    for (const bool widened : {false, true}) {
+      const auto reduction = MakeReduction(layout_, unit, groups_[unit], candidate.schedule, widened, 1);
+      if (!reduction.ok()) return reduction.status();
+    }
+  }
+  auto armed = std::make_shared<const Armed>(Armed{candidate, *std::move(gathers)});
+  const std::lock_guard lock(mutex_);
+  armed_ = std::move(armed);
+  return absl::OkStatus();
+}
+
+PacingCandidate DataPlane::pacing() const {
+  const std::lock_guard lock(mutex_);
+  return pacing_;
+}
+
+CollectiveCounts DataPlane::TakeCounts() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(counts_, {});
+}
+
+// Only notices that all ranks of the transport have merged decide for all of them.
+bool DataPlane::MaySwitch(const GradientNotice& agreed) const {
+  const Group& group = groups_[agreed.unit];
+  const size_t ranks = group.shards.size() * std::max<size_t>(1, group.replicas.size());
+  return agreed.pacing.armed_by_all && agreed.pacing.armed > agreed.pacing.in_force &&
+         ranks == static_cast<size_t>(transport_->size());
+}
+
+// The peers' words that the gather would wait for, as far as they are said early: they were sent before the notices that led here.
+// Where ranks share the slot, other hosts are told only when it is admitted.
+absl::Status DataPlane::TakeBackReady(const Gather& gather) {
+  const Schedule& schedule = gather.schedule;
+  const int32_t signal = layout_.ReadySignal(gather.slot);
+  const int32_t end = gather.admit_phase < 0 ? static_cast<int32_t>(schedule.steps.size()) : gather.admitted;
+  for (int32_t i = schedule.end(0); i < end; ++i) {
+    const Step& step = schedule.steps[i];
+    if (step.kind != StepKind::kWait || step.signal != signal) continue;
+    absl::Status status = transport_->WaitSignal(step.peer, signal, step.count, absl::Now() + options_.executor.wait_limit);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlane::Switch(const Armed& armed) {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (!std::exchange(slot.said_ready, false)) continue;
+    if (absl::Status status = TakeBackReady(*slot.gather); !status.ok()) return status;
+  }
+  gathers_ = armed.gathers;
+  reductions_.clear();
+  pacing_ = armed.candidate;
+  if (armed_.get() == &armed) armed_ = nullptr;
+  if (options_.set_network_pacing != nullptr) options_.set_network_pacing(pacing_.network);
+  return SayEarlyReadies();
 }
 
 absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t training_step) {
   if (!broken_.ok()) return broken_;
+  const Stopwatch watch(mutex_, counts_.reduce_seconds);
   const Group& group = groups_[own.unit];
   const size_t parameters = own.present.size();
+  std::shared_ptr<const Armed> armed;
+  {
+    const std::lock_guard lock(mutex_);
+    armed = armed_;
+    own.pacing.in_force = pacing_.generation;
+  }
+  if (armed != nullptr) {
+    own.pacing.armed = armed->candidate.generation;
+    own.pacing.armed_hash = armed->candidate.hash();
+  }
   // First along the shards, then along the copies: so all ranks of the mesh have merged all notices.
   for (const std::vector<int32_t>* peers : {&group.shards, &group.replicas}) {
     if (peers->size() < 2) continue;
@@ -169,6 +288,9 @@ absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t trai
     return Keep(absl::Status(status.code(), absl::StrCat("reduce-scatter of '", unit_names_[own.unit], "', training step ",
                                                          training_step, ", rank ", group.rank(), ", notices: ", status.message())));
   }
+  if (armed != nullptr && MaySwitch(own)) {
+    if (absl::Status status = Keep(Switch(*armed)); !status.ok()) return status;
+  }
   return own;
 }
 
@@ -176,10 +298,8 @@ absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& 
   const auto key = std::make_pair(agreed.unit, std::make_pair(agreed.widened, agreed.divide_factor));
   const auto found = reductions_.find(key);
   if (found != reductions_.end()) return &found->second;
-  collectives::ScheduleOptions options = options_.schedule;
-  options.divide_factor = agreed.divide_factor;
-  if (agreed.widened) options.gradient_dtype = DType::kFloat32;
-  auto schedule = collectives::ReduceScatterSchedule(layout_, agreed.unit, groups_[agreed.unit], options);
+  auto schedule =
+      MakeReduction(layout_, agreed.unit, groups_[agreed.unit], pacing().schedule, agreed.widened, agreed.divide_factor);
   if (!schedule.ok()) return Keep(schedule.status());
   return &reductions_.emplace(key, *std::move(schedule)).first->second;
 }
@@ -187,6 +307,7 @@ absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& 
 absl::Status DataPlane::ReduceGradients(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers,
                                         int64_t training_step) {
   if (!broken_.ok()) return broken_;
+  const Stopwatch watch(mutex_, counts_.reduce_seconds);
   const auto schedule = ReduceSchedule(agreed);
   if (!schedule.ok()) return schedule.status();
   for (int32_t phase = 0; phase <= collectives::GradientsFreePhase(**schedule); ++phase) {
@@ -198,6 +319,7 @@ absl::Status DataPlane::ReduceGradients(const GradientNotice& agreed, const coll
 absl::Status DataPlane::FinishReduction(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers,
                                         int64_t training_step) {
   if (!broken_.ok()) return broken_;
+  const Stopwatch watch(mutex_, counts_.reduce_seconds);
   const auto schedule = ReduceSchedule(agreed);
   if (!schedule.ok()) return schedule.status();
   const int32_t phases = static_cast<int32_t>((*schedule)->phases.size());

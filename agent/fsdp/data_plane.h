@@ -7,13 +7,23 @@
 //   Agree    what the ranks have to reduce
 //   Reduce   in two parts: after the first, gradients may be freed
 //
-// Admit, Send, Finish, Agree and the reductions come from one thread at a time; Release from any thread at any time. Every wait has
-// the executor's limit, and every error names the collective, unit, training step, rank, peer and slot. After an error the plane is
-// broken: all further calls return that error.
+// Admit, Send, Finish, Agree and the reductions come from one thread at a time; Release and Arm from any thread at any time. Every
+// wait has the executor's limit, and every error names the collective, unit, training step, rank, peer and slot. After an error the
+// plane is broken: all further calls return that error.
+//
+// Pacing. Ranks under different pacings would wait for messages that nobody sends, so all switch at one place among their
+// collectives, or none does. Each rank arms a pacing, at any time; what it has armed goes with the notices that Agree merges
+// anyway. All ranks that merge the same notices draw the same conclusion, before any of them starts the next collective: where
+// every rank of the transport has armed the same generation with the same content, they switch there. A rank that has armed
+// nothing, or something else, whatever the reason, holds all of them where they are. There is no message whose loss could split
+// them. Gathers that are under way end as they began. Words that slots are free are taken back and said anew; they have come
+// already, because they were sent before the notices. And since every such word, and every notice, carries the generation, a fault
+// in all this would be an error that names both ranks' generations, and no hang.
 #ifndef TIDETAPE_AGENT_FSDP_DATA_PLANE_H_
 #define TIDETAPE_AGENT_FSDP_DATA_PLANE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,25 +34,37 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "agent/fsdp/gather_set.h"
 #include "agent/fsdp/gradient_notice.h"
 #include "agent/fsdp/notice_board.h"
+#include "agent/fsdp/pacing_candidate.h"
+#include "agent/fsdp/ready_board.h"
 #include "collectives/executor.h"
 #include "collectives/group.h"
 #include "collectives/layout.h"
 #include "collectives/schedule.h"
-#include "collectives/schedule_options.h"
 #include "collectives/transport.h"
 
 namespace tidetape::agent {
 
+// What collectives took since they were last asked for. Seconds are of the calling thread, waiting included.
+struct CollectiveCounts {
+  double gather_seconds = 0;
+  double reduce_seconds = 0;
+  int64_t gathered_bytes = 0;
+  int64_t network_bytes = 0;  // that gathers sent to other hosts
+};
+
 class DataPlane {
  public:
   struct Options {
-    collectives::ScheduleOptions schedule;
+    PacingCandidate pacing;  // of the start; generation 0
     collectives::ExecutorOptions executor;
+    // Puts a switch's network pacing in force; not set where the transport has none.
+    std::function<void(const collectives::Pacing&)> set_network_pacing = nullptr;
   };
 
-  // What a transport for the layout must have beyond it: room for the notices at the arena's end, and their signal.
+  // What a transport for the layout must have beyond it: room for the notices and the boards at the arena's end, and their signal.
   static uint64_t ArenaBytes(const collectives::Layout& layout, int32_t ranks);
   static int32_t Signals(const collectives::Layout& layout) { return layout.signals() + 1; }
 
@@ -55,7 +77,7 @@ class DataPlane {
   const collectives::Group& group(int32_t unit) const { return groups_[unit]; }
   absl::Span<std::byte> arena() { return transport_->arena(); }
   // Of the unit's all-gather on this rank, for logs.
-  uint64_t schedule_hash(int32_t unit) const { return gathers_[unit].schedule.hash(); }
+  uint64_t schedule_hash(int32_t unit) const;
 
   // The unit whose shards lie in the unit's slot, or are on their way there; -1 where it is free.
   int32_t Holder(int32_t unit) const;
@@ -70,22 +92,38 @@ class DataPlane {
   absl::Status ReduceGradients(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers, int64_t training_step);
   absl::Status FinishReduction(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers, int64_t training_step);
 
+  // From now on this rank is willing to switch to the candidate, in place of what it armed before. InvalidArgument where a schedule
+  // cannot be made of it, or its generation is not above the one in force: then what was armed stays.
+  absl::Status Arm(const PacingCandidate& candidate);
+  // The pacing in force.
+  PacingCandidate pacing() const;
+
+  CollectiveCounts TakeCounts();
+
  private:
-  struct Gather {
-    collectives::Schedule schedule;
-    int32_t admit_phase = -1;  // -1 where the slot is the rank's own
-    int32_t sent = 0;          // steps of the last phase up to here do not wait for shards
-    bool ready_early = false;  // all units of the slot say the same, so it can be said before it is known which one is next
-  };
   struct Slot {
     int32_t holder = -1;
+    std::shared_ptr<const Gather> gather;  // the holder's, or the one whose readiness was said
     bool said_ready = false;
+  };
+  struct Armed {
+    PacingCandidate candidate;
+    GatherSet gathers;
   };
 
   DataPlane(collectives::Layout layout, std::vector<collectives::Group> groups, std::unique_ptr<collectives::Transport> transport,
             const Options& options);
-  absl::Status MakeGathers();
-  absl::Status SayReady(const collectives::Schedule& schedule);
+  static collectives::ExecutorOptions WithCheck(collectives::ExecutorOptions options, DataPlane* plane);
+  std::shared_ptr<const Gather> GatherOf(int32_t unit) const;
+  // Steps [begin, end) of the schedule, which all say that the slot is free.
+  absl::Status SayReady(const Gather& gather, int32_t begin, int32_t end);
+  absl::Status SayReady(const Gather& gather) { return SayReady(gather, gather.schedule.begin(0), gather.schedule.end(0)); }
+  absl::Status TakeBackReady(const Gather& gather);
+  absl::Status SayEarlyReadies();
+  absl::Status CheckReady(int32_t peer, int32_t signal) const;
+  absl::Status RunGather(const Gather& gather, int32_t phase, int32_t begin, int32_t end, int64_t training_step);
+  bool MaySwitch(const GradientNotice& agreed) const;
+  absl::Status Switch(const Armed& armed);
   absl::StatusOr<const collectives::Schedule*> ReduceSchedule(const GradientNotice& agreed);
   absl::Status Keep(absl::Status status);
 
@@ -96,13 +134,18 @@ class DataPlane {
   std::vector<std::string> unit_names_;
   collectives::Executor executor_;
   NoticeBoard board_;
-  std::vector<Gather> gathers_;  // by unit
+  int64_t running_generation_ = 0;  // of the gather that the executor is at
   // By unit, dtype and factor.
   std::map<std::pair<int32_t, std::pair<bool, double>>, collectives::Schedule> reductions_;
   absl::Status broken_;
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards all below; held while readiness is said, so that what is said is what is known
+  ReadyBoard readies_;
+  PacingCandidate pacing_;
+  GatherSet gathers_;
   std::vector<Slot> slots_;
+  std::shared_ptr<const Armed> armed_;
+  CollectiveCounts counts_;
 };
 
 }  // namespace tidetape::agent

@@ -12,6 +12,10 @@ struct Head {
   int32_t unit;
   uint32_t widened;
   double divide_factor;
+  int64_t pacing_in_force;
+  int64_t pacing_armed;
+  uint64_t pacing_armed_hash;
+  uint64_t pacing_armed_by_all;
 };
 
 std::string UnitText(int32_t unit, const std::vector<std::string>& names) {
@@ -24,7 +28,8 @@ size_t GradientNotice::EncodedBytes(size_t parameters) { return sizeof(Head) + (
 
 std::string GradientNotice::Encode() const {
   std::string bytes(EncodedBytes(present.size()), '\0');
-  const Head head = {unit, widened ? 1U : 0U, divide_factor};
+  const Head head = {
+      unit, widened ? 1U : 0U, divide_factor, pacing.in_force, pacing.armed, pacing.armed_hash, pacing.armed_by_all ? 1U : 0U};
   std::memcpy(bytes.data(), &head, sizeof head);
   for (size_t p = 0; p < present.size(); ++p) {
     if (present[p]) bytes[sizeof head + p / 8] = static_cast<char>(bytes[sizeof head + p / 8] | 1 << p % 8);
@@ -35,7 +40,11 @@ std::string GradientNotice::Encode() const {
 GradientNotice GradientNotice::Decode(absl::string_view bytes, size_t parameters) {
   Head head;
   std::memcpy(&head, bytes.data(), sizeof head);
-  GradientNotice notice = {head.unit, head.widened != 0, head.divide_factor, std::vector<bool>(parameters)};
+  GradientNotice notice = {head.unit,
+                           head.widened != 0,
+                           head.divide_factor,
+                           std::vector<bool>(parameters),
+                           {head.pacing_in_force, head.pacing_armed, head.pacing_armed_hash, head.pacing_armed_by_all != 0}};
   for (size_t p = 0; p < parameters; ++p) notice.present[p] = (bytes[sizeof head + p / 8] >> p % 8 & 1) != 0;
   return notice;
 }
@@ -51,6 +60,13 @@ absl::Status GradientNotice::Merge(const GradientNotice& other, int32_t other_ra
                                                       UnitText(unit, unit_names), " by ", other.divide_factor, ", this rank by ",
                                                       divide_factor, "; set the same gradient divide factor on all ranks"));
   }
+  if (other.pacing.in_force != pacing.in_force) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", other_rank, " reduces the gradients of unit ", UnitText(unit, unit_names), " under pacing generation ",
+        other.pacing.in_force, ", this rank under ", pacing.in_force, "; this is a fault of Tidetape's, please report it"));
+  }
+  pacing.armed_by_all = pacing.armed_by_all && other.pacing.armed_by_all && other.pacing.armed == pacing.armed &&
+                        other.pacing.armed_hash == pacing.armed_hash;
   widened = widened || other.widened;
   for (size_t p = 0; p < present.size(); ++p) present[p] = present[p] || other.present[p];
   return absl::OkStatus();

@@ -21,6 +21,42 @@ TEST(GradientNotice, IsTheSameAfterTheWay) {
   EXPECT_EQ(notice.Encode().size(), GradientNotice::EncodedBytes(11));
 }
 
+TEST(GradientNotice, CarriesThePacing) {
+  GradientNotice notice = Notice({true});
+  notice.pacing = {3, 5, 0x123456789abcdef0, false};
+  const PacingNotice back = GradientNotice::Decode(notice.Encode(), 1).pacing;
+  EXPECT_EQ(back.in_force, 3);
+  EXPECT_EQ(back.armed, 5);
+  EXPECT_EQ(back.armed_hash, 0x123456789abcdef0U);
+  EXPECT_FALSE(back.armed_by_all);
+}
+
+TEST(GradientNotice, PacingIsArmedByAllWhereAllSayTheSame) {
+  const auto merged = [](const PacingNotice& a, const PacingNotice& b) {
+    GradientNotice own = Notice({true}), other = Notice({true});
+    own.pacing = a;
+    other.pacing = b;
+    EXPECT_TRUE(own.Merge(other, 2, kUnits).ok());
+    return own.pacing.armed_by_all;
+  };
+  EXPECT_TRUE(merged({1, 2, 7}, {1, 2, 7}));
+  EXPECT_FALSE(merged({1, 2, 7}, {1, 3, 7}));         // another generation
+  EXPECT_FALSE(merged({1, 2, 7}, {1, 2, 8}));         // the same number, but another pacing
+  EXPECT_FALSE(merged({1, 2, 7}, {1, 2, 7, false}));  // it has merged a rank that says something else
+  EXPECT_FALSE(merged({1, 2, 7, false}, {1, 2, 7}));
+}
+
+TEST(GradientNotice, OtherPacingGenerationsAreNamed) {
+  GradientNotice own = Notice({true}), other = Notice({true});
+  own.pacing.in_force = 4;
+  other.pacing.in_force = 5;
+  const absl::Status status = own.Merge(other, 2, kUnits);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("rank 2 reduces the gradients of unit 'blocks.1' under pacing generation 5, this rank under 4"),
+            absl::string_view::npos)
+      << status;
+}
+
 TEST(GradientNotice, IsThereWhereSomeRankHasIt) {
   GradientNotice own = Notice({true, false, false});
   ASSERT_TRUE(own.Merge(Notice({false, false, true}), 2, kUnits).ok());

@@ -10,6 +10,7 @@
 
 #include "agent/fsdp/arena_tensors.h"
 #include "agent/fsdp/data_plane.h"
+#include "agent/fsdp/link_probe.h"
 #include "agent/fsdp/python_store.h"
 #include "collectives/coverage.h"
 #include "collectives/stable_hash.h"
@@ -56,12 +57,14 @@ struct JoinOptions {
   double join_seconds = 120, wait_seconds = 300;
   int64_t chunk_bytes = int64_t{1} << 20;
   int32_t staging_slots = 2;
+  int probe_per_host = 0;
 };
 
-// A data plane and how much memory its arena takes.
+// A data plane, how much memory its arena takes, and what the links between its ranks can do.
 struct JoinedPlane {
   std::shared_ptr<DataPlane> plane;
   uint64_t private_bytes = 0, shared_bytes = 0;
+  ProbedLinks links;
 };
 
 JoinedPlane Join(Layout layout, std::vector<Group> groups, py::function set, py::function wait, const JoinOptions& options) {
@@ -70,7 +73,7 @@ JoinedPlane Join(Layout layout, std::vector<Group> groups, py::function set, py:
   GroupOptions group;
   group.rank = options.rank;
   group.size = options.size;
-  group.signals = DataPlane::Signals(layout);
+  group.signals = DataPlane::Signals(layout) + kProbeSignals;
   group.arena_bytes = DataPlane::ArenaBytes(layout, options.size);
   group.shared_region = {static_cast<uint64_t>(layout.shared_region().offset), static_cast<uint64_t>(layout.shared_region().bytes)};
   group.layout_hash = collectives::HashText(layout.hash());
@@ -82,11 +85,51 @@ JoinedPlane Join(Layout layout, std::vector<Group> groups, py::function set, py:
   auto transport = Value(HybridTransport::Join(store, group, {}, tcp));
   const auto usage = transport->usage();
   DataPlane::Options plane;
-  plane.schedule.chunk_bytes = options.chunk_bytes;
-  plane.schedule.staging_slots = options.staging_slots;
+  plane.pacing.schedule.chunk_bytes = options.chunk_bytes;
+  plane.pacing.schedule.staging_slots = options.staging_slots;
+  plane.pacing.network = tcp.pacing;
   plane.executor.wait_limit = absl::Seconds(options.wait_seconds);
+  // The plane owns the transport and calls this no longer than it lives.
+  plane.set_network_pacing = [paced = transport.get()](const collectives::Pacing& pacing) { paced->SetPacing(pacing); };
+  ProbedLinks links;
+  if (options.probe_per_host > 0) {
+    ProbeOptions probe;
+    probe.per_host = options.probe_per_host;
+    probe.scratch_bytes = static_cast<uint64_t>(layout.arena_bytes());
+    probe.first_signal = DataPlane::Signals(layout);
+    probe.set_pacing = plane.set_network_pacing;
+    links = Value(ProbeLinks(*transport, probe));
+    plane.set_network_pacing(tcp.pacing);
+  }
   return {Value(DataPlane::Create(std::move(layout), std::move(groups), std::move(transport), plane)), usage.private_bytes,
-          usage.shared_bytes};
+          usage.shared_bytes, std::move(links)};
+}
+
+// Chunks to other hosts are bounded and kept apart by the transport, beside the training thread; the schedule only cuts them.
+PacingCandidate MakeCandidate(const JoinedPlane& joined, int64_t generation, int64_t chunk_bytes, int32_t puts_in_flight,
+                              double chunk_gap_seconds, bool ring, int32_t staging_slots) {
+  PacingCandidate candidate;
+  candidate.generation = generation;
+  candidate.schedule = joined.plane->pacing().schedule;
+  candidate.schedule.chunk_bytes = chunk_bytes;
+  candidate.schedule.rail = ring ? collectives::RailAlgorithm::kRing : collectives::RailAlgorithm::kDoubling;
+  candidate.schedule.staging_slots = staging_slots;
+  candidate.network.chunk_bytes = static_cast<uint64_t>(std::max<int64_t>(1, chunk_bytes));
+  candidate.network.chunks_in_flight = puts_in_flight >= 256 ? 0 : puts_in_flight;
+  candidate.network.gap = absl::Seconds(std::max(0.0, chunk_gap_seconds));
+  return candidate;
+}
+
+py::object ToDict(const std::optional<ProbedLink>& link) {
+  if (!link.has_value()) return py::none();
+  py::list windows;
+  for (const ProbedWindow& window : link->windows) windows.append(py::make_tuple(window.window_bytes, window.bytes_per_second));
+  py::dict out;
+  out["bytes_per_second"] = link->bytes_per_second;
+  out["latency_seconds"] = link->latency_seconds;
+  out["put_seconds"] = link->put_seconds;
+  out["windows"] = windows;
+  return out;
 }
 
 // By parameter of the unit. A gradient that is None is not there; an output is a float32 tensor and whether to add to it.
@@ -180,7 +223,14 @@ void DefinePlane(py::module_& m) {
       .def_readwrite("join_seconds", &JoinOptions::join_seconds)
       .def_readwrite("wait_seconds", &JoinOptions::wait_seconds, "Limit of each wait in a collective.")
       .def_readwrite("chunk_bytes", &JoinOptions::chunk_bytes)
-      .def_readwrite("staging_slots", &JoinOptions::staging_slots);
+      .def_readwrite("staging_slots", &JoinOptions::staging_slots)
+      .def_readwrite("probe_per_host", &JoinOptions::probe_per_host,
+                     "Ranks of each host, where links are to be measured; 0: they are not. The same on all ranks.");
+  py::class_<CollectiveCounts>(m, "CollectiveCounts")
+      .def_readonly("gather_seconds", &CollectiveCounts::gather_seconds)
+      .def_readonly("reduce_seconds", &CollectiveCounts::reduce_seconds)
+      .def_readonly("gathered_bytes", &CollectiveCounts::gathered_bytes)
+      .def_readonly("network_bytes", &CollectiveCounts::network_bytes);
   py::class_<GradientNotice>(m, "GradientNotice")
       .def(py::init([](int32_t unit, bool widened, double divide_factor, std::vector<bool> present) {
              return GradientNotice{unit, widened, divide_factor, std::move(present)};
@@ -195,6 +245,23 @@ void DefinePlane(py::module_& m) {
                   py::arg("options"), "Meets the other ranks. Collective.")
       .def_readonly("private_bytes", &JoinedPlane::private_bytes, "Mapped for this rank alone.")
       .def_readonly("shared_bytes", &JoinedPlane::shared_bytes, "Mapped once a host.")
+      .def_property_readonly(
+          "local_link", [](const JoinedPlane& self) { return ToDict(self.links.local); },
+          "As measured between ranks of a host: bytes_per_second, latency_seconds, put_seconds, windows. None where it was not.")
+      .def_property_readonly(
+          "network_link", [](const JoinedPlane& self) { return ToDict(self.links.network); }, "The same between hosts.")
+      .def(
+          "arm",
+          [](const JoinedPlane& self, int64_t generation, int64_t chunk_bytes, int32_t puts_in_flight, double chunk_gap_seconds,
+             bool ring, int32_t staging_slots) {
+            Check(self.plane->Arm(
+                MakeCandidate(self, generation, chunk_bytes, puts_in_flight, chunk_gap_seconds, ring, staging_slots)));
+          },
+          py::arg("generation"), py::arg("chunk_bytes"), py::arg("puts_in_flight"), py::arg("chunk_gap_seconds"), py::arg("ring"),
+          py::arg("staging_slots"),
+          "This rank is willing to switch to the pacing; see DataPlane::Arm. ValueError where no schedule can be made of it.")
+      .def_property_readonly("pacing_generation", [](const JoinedPlane& self) { return self.plane->pacing().generation; })
+      .def("take_counts", [](const JoinedPlane& self) { return self.plane->TakeCounts(); })
       .def("holder", [](const JoinedPlane& self, int32_t unit) { return self.plane->Holder(unit); })
       .def("schedule_hash",
            [](const JoinedPlane& self, int32_t unit) { return collectives::HashText(self.plane->schedule_hash(unit)); })

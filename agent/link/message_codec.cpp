@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "planner/io/pacing_io.h"
 #include "planner/io/problem_io.h"
 
 namespace tidetape::link {
@@ -64,6 +65,16 @@ v1::StepReport ReportToMessage(const StepReport& from) {
     Fill(costs.replay_workspace_bytes, to->mutable_replay_workspace_bytes());
   }
   Fill(from.live_bytes, report.mutable_live_bytes());
+  if (from.collectives) {
+    v1::CollectiveReport* collectives = report.mutable_collectives();
+    collectives->set_gather_seconds(from.collectives->gather_seconds);
+    collectives->set_reduce_seconds(from.collectives->reduce_seconds);
+    collectives->set_covered_bytes(from.collectives->covered_bytes);
+    collectives->set_covered_ratio(from.collectives->covered_ratio);
+    collectives->set_network_bytes(from.collectives->network_bytes);
+    collectives->set_pacing_generation(from.collectives->pacing_generation);
+    planner::LinksToProto(from.collectives->links, collectives);
+  }
   return report;
 }
 
@@ -81,6 +92,23 @@ absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan&
   numbers.gap_ratio = from.gap_ratio();
   numbers.least_peak_bytes = from.least_peak_bytes();
   numbers.feasible = from.feasible() ? 1 : 0;
+  if (from.has_pacing()) {
+    const v1::PacingPlan& pacing = from.pacing();
+    if (pacing.algorithm() != v1::PacingPlan::ALGORITHM_RECURSIVE_DOUBLING &&
+        pacing.algorithm() != v1::PacingPlan::ALGORITHM_RING) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("plan ", from.generation(), ": pacing algorithm ", pacing.algorithm(), " is not known to this agent"));
+    }
+    numbers.has_pacing = 1;
+    numbers.pacing.algorithm = static_cast<uint8_t>(pacing.algorithm());
+    numbers.pacing.slot_reuse = pacing.slot_reuse() ? 1 : 0;
+    numbers.pacing.chunk_bytes = pacing.chunk_bytes();
+    numbers.pacing.puts_in_flight = pacing.puts_in_flight();
+    numbers.pacing.chunk_gap_seconds = pacing.chunk_gap_seconds();
+    numbers.pacing.prefetch_depth = pacing.prefetch_depth();
+    numbers.pacing.staging_slots = pacing.staging_slots();
+    numbers.pacing.gather_seconds = pacing.gather_seconds();
+  }
   auto plan = std::make_shared<OwnedPlan>(
       numbers, PlanTexts{DescribeHolder(from.least_peak_holder()), DescribeHolder(from.peak_holder()), from.reason(), from.etag()});
   for (const v1::BlockPlan& block : from.blocks()) {

@@ -12,6 +12,7 @@
 #include "agent/link/plan_slot.h"
 #include "agent/link/tt_link.h"
 #include "planner/measurement.h"
+#include "planner/pacing.h"
 #include "planner/problem.h"
 
 namespace tidetape::link {
@@ -31,6 +32,17 @@ struct LinkOptions {
   int64_t memory_limit_bytes = 0;
 };
 
+// tt_collective_report, owned.
+struct CollectiveReport {
+  double gather_seconds = 0;
+  double reduce_seconds = 0;
+  int64_t covered_bytes = 0;
+  double covered_ratio = 0;
+  int64_t network_bytes = 0;
+  int64_t pacing_generation = 0;
+  planner::LinkReport links;
+};
+
 // tt_step_report, owned.
 struct StepReport {
   int64_t step = 0;
@@ -45,6 +57,7 @@ struct StepReport {
   std::optional<planner::MemoryProfile> profile;
   std::vector<planner::TapeCosts> costs;
   std::vector<int64_t> live_bytes;
+  std::optional<CollectiveReport> collectives;
 };
 
 // tt_link_state_info, owned.

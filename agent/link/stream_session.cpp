@@ -135,7 +135,7 @@ void StreamSession::Handle(const v1::ConnectResponse& response) {
       break;
     }
     default:
-      // Pacing, or a message of a newer server: nothing that this agent acts on.
+      // A message of a newer server: nothing that this agent acts on.
       break;
   }
 }

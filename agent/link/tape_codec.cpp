@@ -26,10 +26,15 @@ class Checker {
   }
 
   template <typename... Field>
-  void Seconds(double value, const Field&... field) {
+  void NotNegative(double value, const Field&... field) {
     if (ok() && !(std::isfinite(value) && value >= 0)) {
       Complain(absl::StrCat(field..., " = ", value, " must be finite and not negative"));
     }
+  }
+
+  template <typename... Field>
+  void Seconds(double value, const Field&... field) {
+    NotNegative(value, field...);
   }
 
   template <typename... Field>
@@ -149,6 +154,49 @@ planner::TapeCosts DecodeCosts(const tt_tape_costs& from, size_t i, Checker& che
   return costs;
 }
 
+std::optional<planner::LinkRates> DecodeRates(const tt_link_rates* from, const char* name, Checker& check) {
+  if (from == nullptr) return std::nullopt;
+  planner::LinkRates rates = {from->bytes_per_second, from->latency_seconds, from->put_seconds, {}};
+  check.NotNegative(from->bytes_per_second, name, ".bytes_per_second");
+  check.Seconds(from->latency_seconds, name, ".latency_seconds");
+  check.Seconds(from->put_seconds, name, ".put_seconds");
+  if (check.List(from->windows, from->num_windows, name, ".windows")) {
+    for (size_t i = 0; i < from->num_windows; ++i) {
+      check.Bytes(from->windows[i].window_bytes, name, ".windows[", i, "].window_bytes");
+      check.NotNegative(from->windows[i].bytes_per_second, name, ".windows[", i, "].bytes_per_second");
+      rates.windows.push_back({from->windows[i].window_bytes, from->windows[i].bytes_per_second});
+    }
+  }
+  return rates;
+}
+
+CollectiveReport DecodeCollectives(const tt_collective_report& from, Checker& check) {
+  CollectiveReport report;
+  check.Seconds(from.gather_seconds, "collectives.gather_seconds");
+  check.Seconds(from.reduce_seconds, "collectives.reduce_seconds");
+  check.Bytes(from.covered_bytes, "collectives.covered_bytes");
+  check.NotNegative(from.covered_ratio, "collectives.covered_ratio");
+  check.Bytes(from.network_bytes, "collectives.network_bytes");
+  check.Bytes(from.pacing_generation, "collectives.pacing_generation");
+  report.gather_seconds = from.gather_seconds;
+  report.reduce_seconds = from.reduce_seconds;
+  report.covered_bytes = from.covered_bytes;
+  report.covered_ratio = from.covered_ratio;
+  report.network_bytes = from.network_bytes;
+  report.pacing_generation = from.pacing_generation;
+  report.links.ranks = from.ranks;
+  report.links.hosts = from.nodes;
+  report.links.local = DecodeRates(from.local, "collectives.local", check);
+  report.links.network = DecodeRates(from.network, "collectives.network", check);
+  if (check.List(from.units, from.num_units, "collectives.units")) {
+    for (size_t i = 0; i < from.num_units; ++i) {
+      check.Bytes(from.units[i].gathered_bytes, "collectives.units[", i, "].gathered_bytes");
+      report.links.units.push_back({from.units[i].gathered_bytes, from.units[i].count});
+    }
+  }
+  return report;
+}
+
 }  // namespace
 
 absl::StatusOr<LinkOptions> DecodeOptions(const tt_link_options& from) {
@@ -251,6 +299,7 @@ absl::StatusOr<StepReport> DecodeReport(const tt_step_report& from) {
     for (size_t i = 0; i < from.num_costs; ++i) report.costs.push_back(DecodeCosts(from.costs[i], i, check));
   }
   report.live_bytes = ByteList(from.live_bytes, from.num_live_bytes, check, "live_bytes");
+  if (from.collectives != nullptr) report.collectives = DecodeCollectives(*from.collectives, check);
   if (!check.ok()) return check.status();
   return report;
 }

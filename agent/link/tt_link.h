@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Grows when a struct or a function changes; tt_link_abi_version() must return it.
-#define TT_LINK_ABI_VERSION 1
+#define TT_LINK_ABI_VERSION 2
 
 typedef struct tt_link tt_link;
 
@@ -125,6 +125,43 @@ typedef struct {
   size_t num_ops;
 } tt_tape_costs;
 
+// tidetape.v1.WindowRate
+typedef struct {
+  int64_t window_bytes;
+  double bytes_per_second;
+} tt_window_rate;
+
+// tidetape.v1.LinkRates
+typedef struct {
+  double bytes_per_second;
+  double latency_seconds;
+  double put_seconds;
+  const tt_window_rate* windows;
+  size_t num_windows;
+} tt_link_rates;
+
+// tidetape.v1.PacedUnits
+typedef struct {
+  int64_t gathered_bytes;
+  int32_t count;
+} tt_paced_units;
+
+// tidetape.v1.CollectiveReport
+typedef struct {
+  double gather_seconds;
+  double reduce_seconds;
+  int64_t covered_bytes;
+  double covered_ratio;
+  int64_t network_bytes;
+  int64_t pacing_generation;
+  int32_t ranks;
+  int32_t nodes;
+  const tt_link_rates* local;    // or null
+  const tt_link_rates* network;  // or null
+  const tt_paced_units* units;
+  size_t num_units;
+} tt_collective_report;
+
 // tidetape.v1.StepReport
 typedef struct {
   int64_t step;
@@ -147,6 +184,7 @@ typedef struct {
   size_t num_costs;
   const int64_t* live_bytes;
   size_t num_live_bytes;
+  const tt_collective_report* collectives;  // null where FSDP's collectives are its own
 } tt_step_report;
 
 typedef enum { TT_ACTION_SAVE = 1, TT_ACTION_REPLAY = 2, TT_ACTION_MOVE = 3 } tt_action;
@@ -171,6 +209,20 @@ typedef struct {
   int32_t num_replayed;
 } tt_block_plan;
 
+typedef enum { TT_GATHER_RECURSIVE_DOUBLING = 1, TT_GATHER_RING = 2 } tt_gather_algorithm;
+
+// tidetape.v1.PacingPlan
+typedef struct {
+  uint8_t algorithm;  // tt_gather_algorithm
+  uint8_t slot_reuse;
+  int64_t chunk_bytes;
+  int32_t puts_in_flight;
+  double chunk_gap_seconds;
+  int32_t prefetch_depth;
+  int32_t staging_slots;
+  double gather_seconds;
+} tt_pacing_plan;
+
 // tidetape.v1.Plan. Owned by the link; released with tt_link_release_plan.
 typedef struct {
   int64_t generation;
@@ -188,6 +240,8 @@ typedef struct {
   const char* peak_holder;
   const char* reason;
   const char* etag;
+  uint8_t has_pacing;  // else the collectives stay as they are
+  tt_pacing_plan pacing;
 } tt_plan;
 
 typedef struct {

@@ -145,6 +145,19 @@ py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
   out["peak_holder"] = plan->peak_holder;
   out["reason"] = plan->reason;
   out["etag"] = plan->etag;
+  out["pacing"] = py::none();
+  if (plan->pacing.has_value()) {
+    py::dict pacing;
+    pacing["algorithm"] = plan->pacing->algorithm == TT_GATHER_RING ? "ring" : "recursive doubling";
+    pacing["chunk_bytes"] = plan->pacing->chunk_bytes;
+    pacing["puts_in_flight"] = plan->pacing->puts_in_flight;
+    pacing["chunk_gap_seconds"] = plan->pacing->chunk_gap_seconds;
+    pacing["prefetch_depth"] = plan->pacing->prefetch_depth;
+    pacing["staging_slots"] = plan->pacing->staging_slots;
+    pacing["slot_reuse"] = plan->pacing->slot_reuse != 0;
+    pacing["gather_seconds"] = plan->pacing->gather_seconds;
+    out["pacing"] = pacing;
+  }
   py::list blocks;
   for (const PlannedBlock& block : plan->blocks) {
     py::dict entry;
@@ -181,7 +194,8 @@ PYBIND11_MODULE(_C, m) {
         if (tensor.unsafeGetTensorImpl()->has_storage()) meter::Adopt(tensor.storage().unsafeGetStorageImpl());
       },
       py::arg("tensor"), "Counts the storage of a tensor that was allocated before the meter was installed.");
-  m.def("meter_count", &meter::Count, py::arg("bytes"), "Counts memory that libtorch's allocator did not give; negative as it goes.");
+  m.def("meter_count", &meter::Count, py::arg("bytes"),
+        "Counts memory that libtorch's allocator did not give; negative as it goes.");
   m.def("meter_live_bytes", &meter::LiveBytes, "CPU tensor bytes alive now.");
   m.def("meter_peak_bytes", &meter::PeakBytes, "The most CPU tensor bytes alive since the last meter_reset_peak().");
   m.def("meter_reset_peak", &meter::ResetPeak, "Starts a new interval for meter_peak_bytes().");
@@ -221,6 +235,26 @@ PYBIND11_MODULE(_C, m) {
       .def_readwrite("device", &LinkOptions::device)
       .def_readwrite("agent_version", &LinkOptions::agent_version);
 
+  py::class_<LinkFigures>(m, "LinkFigures")
+      .def(py::init([](double bytes_per_second, double latency_seconds, double put_seconds,
+                       std::vector<std::pair<int64_t, double>> windows) {
+             return LinkFigures{bytes_per_second, latency_seconds, put_seconds, std::move(windows)};
+           }),
+           py::arg("bytes_per_second"), py::arg("latency_seconds"), py::arg("put_seconds"), py::arg("windows"));
+  py::class_<CollectiveFigures>(m, "CollectiveFigures", "As tidetape.v1.CollectiveReport.")
+      .def(py::init<>())
+      .def_readwrite("gather_seconds", &CollectiveFigures::gather_seconds)
+      .def_readwrite("reduce_seconds", &CollectiveFigures::reduce_seconds)
+      .def_readwrite("covered_bytes", &CollectiveFigures::covered_bytes)
+      .def_readwrite("covered_ratio", &CollectiveFigures::covered_ratio)
+      .def_readwrite("network_bytes", &CollectiveFigures::network_bytes)
+      .def_readwrite("pacing_generation", &CollectiveFigures::pacing_generation)
+      .def_readwrite("ranks", &CollectiveFigures::ranks)
+      .def_readwrite("nodes", &CollectiveFigures::nodes)
+      .def_readwrite("local", &CollectiveFigures::local)
+      .def_readwrite("network", &CollectiveFigures::network)
+      .def_readwrite("units", &CollectiveFigures::units, "(gathered bytes, how many), by size.");
+
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
       .def(py::init<int64_t>(), py::arg("memory_limit_bytes"))
       .def("add_block", &Session::AddBlock, py::arg("name"))
@@ -248,6 +282,7 @@ PYBIND11_MODULE(_C, m) {
            })
       .def("end_block", &Session::EndBlock)
       .def("set_audit", &Session::SetAudit, py::arg("audit"))
+      .def("note_collectives", &Session::NoteCollectives, py::arg("figures"))
       .def("note_optimizer_step", &Session::NoteOptimizerStep)
       .def("connect", &Session::Connect)
       .def("disconnect", &Session::Disconnect, py::arg("timeout_seconds"), py::call_guard<py::gil_scoped_release>())

@@ -21,6 +21,7 @@ HeldPlan::HeldPlan(const tt_plan& plan)
       peak_holder(Text(plan.peak_holder)),
       reason(Text(plan.reason)),
       etag(Text(plan.etag)) {
+  if (plan.has_pacing != 0) pacing = plan.pacing;
   for (size_t i = 0; i < plan.num_blocks; ++i) {
     const tt_block_plan& given = plan.blocks[i];
     PlannedBlock block;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +46,7 @@ struct HeldPlan {
   std::string peak_holder;
   std::string reason;
   std::string etag;
+  std::optional<tt_pacing_plan> pacing;  // of the collectives; none: they stay as they are
 
  private:
   std::unordered_map<std::string, size_t> by_name_;  // the first execution of each block

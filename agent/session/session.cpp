@@ -250,6 +250,9 @@ void Session::Report(const StepStats& stats, bool profiled) {
   report.live_bytes = stats.live_bytes.data();
   report.num_live_bytes = stats.live_bytes.size();
 
+  std::optional<BorrowedFigures> collectives;
+  if (collectives_.has_value()) report.collectives = collectives.emplace(*collectives_).report();
+  collectives_.reset();
   ProfileReport profile;
   if (profiled && memory_limit_bytes_ >= 0) {
     profile = measurements_.Report(*library_, link_, stats.step_peak_bytes);
@@ -262,6 +265,11 @@ void Session::Report(const StepStats& stats, bool profiled) {
     report.num_costs = profile.costs.size();
   }
   library_->report_step(link_, &report);
+}
+
+void Session::NoteCollectives(CollectiveFigures figures) {
+  const std::lock_guard lock(mutex_);
+  collectives_ = std::move(figures);
 }
 
 void Session::TakeCandidate() {

@@ -10,9 +10,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/session/collective_figures.h"
 #include "agent/session/link_client.h"
 #include "agent/session/measurements.h"
 #include "agent/session/plan_table.h"
@@ -80,6 +82,9 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   // An optimizer finished its step.
   void NoteOptimizerStep() { optimizer_steps_.fetch_add(1, std::memory_order_relaxed); }
 
+  // What the collectives took since the last step's end; goes with the next report.
+  void NoteCollectives(CollectiveFigures figures);
+
   // Opens the link. Throws std::runtime_error where the library or an option is bad.
   void Connect(const LinkOptions& options);
   void Disconnect(double timeout_seconds);
@@ -144,6 +149,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   mutable std::mutex mutex_;  // guards all below, which tapes change when they end
   StepStats running_;
+  std::optional<CollectiveFigures> collectives_;  // of this step
   Measurements measurements_;
   std::map<std::string, int64_t> demotions_;
   std::map<int32_t, c10::weak_intrusive_ptr<Tape>> recorded_;  // tapes of this forward pass that move values, by position

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deploy.grafana import fleet, job, planner, ranks
+from deploy.grafana import collectives, fleet, job, planner, ranks
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 FOLDER = Path(__file__).resolve().parent
-DASHBOARDS = {"fleet": fleet, "job": job, "planner": planner, "ranks": ranks}
+DASHBOARDS = {"collectives": collectives, "fleet": fleet, "job": job, "planner": planner, "ranks": ranks}
 
 
 def texts() -> dict[Path, str]:

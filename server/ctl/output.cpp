@@ -18,6 +18,10 @@ namespace {
 
 std::string BytesOrNone(int64_t bytes) { return bytes == 0 ? "-" : FormatBytes(bytes); }
 
+std::string CollectiveSeconds(const v1::StepReport& report, double (v1::CollectiveReport::*seconds)() const) {
+  return report.has_collectives() ? FormatSeconds((report.collectives().*seconds)()) : "-";
+}
+
 std::string TextOrNone(const std::string& text) { return text.empty() ? "-" : text; }
 
 }  // namespace
@@ -107,7 +111,8 @@ void PrintJob(const v1::GetJobResponse& job, bool wide, std::ostream& out) {
   out << "\n";
   std::vector<std::string> header = {"RANK", "NODE", "CONNECTED", "PLAN", "STEP", "STEP TIME", "PEAK", "REPLAY", "HEARD"};
   if (wide)
-    header.insert(header.end(), {"SAVED", "HELD PLAN", "REPORTS", "OPS REPLAYED", "OPS DEMOTED", "AGENT TIME", "CANNOT FOLLOW"});
+    header.insert(header.end(), {"SAVED", "HELD PLAN", "REPORTS", "OPS REPLAYED", "OPS DEMOTED", "AGENT TIME", "GATHER", "REDUCE",
+                                 "PACING", "CANNOT FOLLOW"});
   Table table(header);
   for (const v1::RankStatus& rank : job.ranks()) {
     const v1::StepReport& report = rank.last_report();
@@ -121,9 +126,13 @@ void PrintJob(const v1::GetJobResponse& job, bool wide, std::ostream& out) {
                                     FormatSeconds(report.replay_seconds()),
                                     absl::StrFormat("%.0f s ago", rank.silent_seconds())};
     if (wide) {
-      row.insert(row.end(), {BytesOrNone(report.saved_bytes()), absl::StrCat(rank.held_generation()), absl::StrCat(rank.reports()),
-                             absl::StrCat(report.replayed_ops()), absl::StrCat(report.demoted_ops()),
-                             FormatSeconds(report.agent_seconds()), TextOrNone(rank.plan_error())});
+      row.insert(
+          row.end(),
+          {BytesOrNone(report.saved_bytes()), absl::StrCat(rank.held_generation()), absl::StrCat(rank.reports()),
+           absl::StrCat(report.replayed_ops()), absl::StrCat(report.demoted_ops()), FormatSeconds(report.agent_seconds()),
+           CollectiveSeconds(report, &v1::CollectiveReport::gather_seconds),
+           CollectiveSeconds(report, &v1::CollectiveReport::reduce_seconds),
+           report.has_collectives() ? absl::StrCat(report.collectives().pacing_generation()) : "-", TextOrNone(rank.plan_error())});
     }
     table.Add(row);
   }
@@ -186,7 +195,14 @@ void PrintPlan(const v1::Plan& plan, std::ostream& out) {
       << "least peak   " << FormatBytes(plan.least_peak_bytes()) << " in " << HolderText(plan.least_peak_holder()) << "\n"
       << "saved        " << FormatBytes(plan.saved_bytes()) << "\n"
       << "replay       " << FormatSeconds(plan.replay_seconds()) << ", at least " << FormatSeconds(plan.lower_bound_seconds())
-      << absl::StrFormat(" (gap %.3g %%)\n\n", 100 * plan.gap_ratio());
+      << absl::StrFormat(" (gap %.3g %%)\n", 100 * plan.gap_ratio());
+  if (plan.has_pacing()) {
+    out << "collectives  " << PacingText(plan.pacing()) << "; gathering all units once takes "
+        << FormatSeconds(plan.pacing().gather_seconds()) << "\n"
+        << "  advised    prefetch " << plan.pacing().prefetch_depth() << " ahead, " << plan.pacing().staging_slots()
+        << " staging slots, staging in vacated slots: " << (plan.pacing().slot_reuse() ? "yes" : "no") << "\n";
+  }
+  out << "\n";
   Table table({"BLOCK", "NAME", "SAVED", "REPLAY", "OWN PEAK", "VALUES KEPT", "OPS REPLAYED"});
   for (const v1::BlockPlan& block : plan.blocks()) {
     table.Add({absl::StrCat(block.block()), block.name(), FormatBytes(block.saved_bytes()), FormatSeconds(block.replay_seconds()),

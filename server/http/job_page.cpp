@@ -69,6 +69,25 @@ std::string ConstraintsText(const v1::Constraints& constraints) {
   return parts.empty() ? "nothing" : absl::StrJoin(parts, ", ");
 }
 
+// Of the slowest rank; empty where the collectives are FSDP2's own.
+std::string CollectivesText(const v1::GetJobResponse& job) {
+  double gather = 0, reduce = 0;
+  int64_t covered = 0, least = INT64_MAX, most = 0;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if (!rank.last_report().has_collectives()) continue;
+    const v1::CollectiveReport& report = rank.last_report().collectives();
+    gather = std::max(gather, report.gather_seconds());
+    reduce = std::max(reduce, report.reduce_seconds());
+    covered = std::max(covered, report.covered_bytes());
+    least = std::min(least, report.pacing_generation());
+    most = std::max(most, report.pacing_generation());
+  }
+  if (least > most) return "";
+  return absl::StrCat(FormatSeconds(gather), " gathering, ", FormatSeconds(reduce), " reducing",
+                      Small(absl::StrCat(FormatBytes(covered), " gathered without copies; pacing of generation ", most,
+                                         least < most ? " on the rank that has told last" : "")));
+}
+
 std::string NowSection(const JobPageInput& input) {
   const v1::JobSummary& job = input.job.summary();
   std::vector<std::pair<std::string, std::string>> figures;
@@ -101,6 +120,15 @@ std::string NowSection(const JobPageInput& input) {
     figures.emplace_back("Kept for backward", FormatBytes(plan.saved_bytes()));
     figures.emplace_back("Least possible peak", FormatBytes(plan.least_peak_bytes()) +
                                                     (plan.feasible() ? "" : Small("<span class=\"bad\">above the limit</span>")));
+  }
+  if (input.plan != nullptr && input.plan->has_pacing()) {
+    const v1::PacingPlan& pacing = input.plan->pacing();
+    figures.emplace_back("Pacing of the collectives",
+                         absl::StrCat(PacingText(pacing), Small(absl::StrCat("gathering all units once takes ",
+                                                                             FormatSeconds(pacing.gather_seconds())))));
+  }
+  if (const std::string collectives = CollectivesText(input.job); !collectives.empty()) {
+    figures.emplace_back("Collectives, measured", collectives);
   }
   figures.emplace_back("Asked by operators", EscapeMarkup(ConstraintsText(input.job.constraints())));
   if (!input.job.device().empty()) {

@@ -120,6 +120,50 @@ void AddProgress(const JobSnapshot& job, const std::string& name, Families& out)
   worst("tidetape_job_demoted_ops", "Ops that could not be replayed and are kept, of the worst rank.", &RankSnapshot::demoted_ops);
 }
 
+void AddCollectives(const JobSnapshot& job, const std::string& name, Families& out) {
+  const Labels labels = {{"job", name}};
+  CollectiveSnapshot worst;
+  bool any = false;
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.reports == 0 || !rank.collectives.has_value()) continue;
+    const CollectiveSnapshot& own = *rank.collectives;
+    worst.gather_seconds = std::max(worst.gather_seconds, own.gather_seconds);
+    worst.reduce_seconds = std::max(worst.reduce_seconds, own.reduce_seconds);
+    worst.covered_bytes = std::max(worst.covered_bytes, own.covered_bytes);
+    worst.covered_ratio = any ? std::min(worst.covered_ratio, own.covered_ratio) : own.covered_ratio;
+    worst.network_bytes = std::max(worst.network_bytes, own.network_bytes);
+    worst.pacing_generation = any ? std::min(worst.pacing_generation, own.pacing_generation) : own.pacing_generation;
+    any = true;
+  }
+  if (any) {
+    out.Gauge("tidetape_job_gather_seconds", "Time in all-gathers of the newest step, waiting included, of the slowest rank.",
+              labels, worst.gather_seconds);
+    out.Gauge("tidetape_job_reduce_seconds", "Time in reduce-scatters of the newest step, waiting included, of the slowest rank.",
+              labels, worst.reduce_seconds);
+    out.Gauge("tidetape_job_covered_bytes", "Bytes gathered without layout copies in the newest step, of the rank with the most.",
+              labels, static_cast<double>(worst.covered_bytes));
+    out.Gauge("tidetape_job_covered_ratio", "Share of the model's gathered bytes that goes without layout copies.", labels,
+              worst.covered_ratio);
+    out.Gauge("tidetape_job_network_bytes",
+              "Bytes that all-gathers sent to other nodes in the newest step, of the rank with the most.", labels,
+              static_cast<double>(worst.network_bytes));
+    out.Gauge("tidetape_job_pacing_generation", "Generation whose pacing is in force on all ranks; 0 for that of the start.",
+              labels, static_cast<double>(worst.pacing_generation));
+  }
+  if (!job.plan.has_value() || !job.plan->pacing.has_value()) return;
+  const v1::PacingPlan& pacing = *job.plan->pacing;
+  out.Gauge("tidetape_job_pacing_info", "1, with the algorithm of the committed pacing.",
+            {{"job", name}, {"algorithm", pacing.algorithm() == v1::PacingPlan::ALGORITHM_RING ? "ring" : "recursive_doubling"}},
+            1);
+  out.Gauge("tidetape_job_pacing_chunk_bytes", "Chunk of the committed pacing.", labels, static_cast<double>(pacing.chunk_bytes()));
+  out.Gauge("tidetape_job_pacing_puts_in_flight", "Chunks in flight to one peer under the committed pacing; 256 for no bound.",
+            labels, pacing.puts_in_flight());
+  out.Gauge("tidetape_job_pacing_gap_seconds", "Time between two chunks under the committed pacing.", labels,
+            pacing.chunk_gap_seconds());
+  out.Gauge("tidetape_job_predicted_gather_seconds", "Time to gather all units once, as the committed pacing predicts.", labels,
+            pacing.gather_seconds());
+}
+
 void AddPlan(const JobSnapshot& job, const std::string& name, Families& out) {
   const Labels labels = {{"job", name}};
   const v1::JobSummary& summary = job.summary;
@@ -159,6 +203,13 @@ void AddRank(const RankSnapshot& rank, const std::string& name, Families& out) {
   out.Gauge("tidetape_rank_replay_seconds", "Replay time of the newest step.", labels, rank.replay_seconds);
   out.Gauge("tidetape_rank_step_peak_bytes", "Measured peak of the newest step.", labels,
             static_cast<double>(rank.step_peak_bytes));
+  if (!rank.collectives.has_value()) return;
+  out.Gauge("tidetape_rank_gather_seconds", "Time in all-gathers of the newest step, waiting included.", labels,
+            rank.collectives->gather_seconds);
+  out.Gauge("tidetape_rank_reduce_seconds", "Time in reduce-scatters of the newest step, waiting included.", labels,
+            rank.collectives->reduce_seconds);
+  out.Gauge("tidetape_rank_pacing_generation", "Generation whose pacing is in force; 0 for that of the start.", labels,
+            static_cast<double>(rank.collectives->pacing_generation));
 }
 
 }  // namespace
@@ -179,6 +230,7 @@ std::vector<prometheus::MetricFamily> JobMetrics::Collect() const {
     if (HasEnded(job)) continue;
     AddProgress(job, name, out);
     AddPlan(job, name, out);
+    AddCollectives(job, name, out);
     const size_t ranks = std::min(job.ranks.size(), options_.ranks);
     ranks_left_out += job.ranks.size() - ranks;
     for (size_t k = 0; k < ranks; ++k) AddRank(job.ranks[k], name, out);

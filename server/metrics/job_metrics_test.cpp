@@ -69,6 +69,35 @@ TEST_F(JobMetricsTest, AJobShowsItsWorstRankItsPlanAndWhereItRuns) {
   }
 }
 
+TEST_F(JobMetricsTest, CollectivesShowTheSlowestRankAndThePacing) {
+  jobs_ = {RunningJob("llama", 3)};
+  jobs_[0].ranks[0].collectives = CollectiveSnapshot{0.25, 0.5, 1000, 0.75, 600, 4};
+  jobs_[0].ranks[1].collectives = CollectiveSnapshot{0.5, 0.125, 1000, 0.75, 700, 3};
+  v1::PacingPlan pacing;
+  pacing.set_algorithm(v1::PacingPlan::ALGORITHM_RING);
+  pacing.set_chunk_bytes(65536);
+  pacing.set_puts_in_flight(4);
+  pacing.set_chunk_gap_seconds(0.5);
+  pacing.set_gather_seconds(2);
+  jobs_[0].plan->pacing = pacing;
+  const std::string page = Page();
+  for (const char* line :
+       {"tidetape_job_gather_seconds{job=\"llama\"} 0.5", "tidetape_job_reduce_seconds{job=\"llama\"} 0.5",
+        "tidetape_job_covered_bytes{job=\"llama\"} 1000", "tidetape_job_covered_ratio{job=\"llama\"} 0.75",
+        "tidetape_job_network_bytes{job=\"llama\"} 700", "tidetape_job_pacing_generation{job=\"llama\"} 3",
+        "tidetape_job_pacing_info{job=\"llama\",algorithm=\"ring\"} 1", "tidetape_job_pacing_chunk_bytes{job=\"llama\"} 65536",
+        "tidetape_job_pacing_puts_in_flight{job=\"llama\"} 4", "tidetape_job_pacing_gap_seconds{job=\"llama\"} 0.5",
+        "tidetape_job_predicted_gather_seconds{job=\"llama\"} 2", "tidetape_rank_gather_seconds{job=\"llama\",rank=\"1\"} 0.5",
+        "tidetape_rank_pacing_generation{job=\"llama\",rank=\"0\"} 4"}) {
+    EXPECT_THAT(page, HasSubstr(std::string("\n") + line + "\n"));
+  }
+  // FSDP2's own collectives.
+  EXPECT_THAT(page, Not(HasSubstr("tidetape_rank_gather_seconds{job=\"llama\",rank=\"2\"}")));
+  jobs_ = {RunningJob("stock", 1)};
+  EXPECT_THAT(Page(), Not(HasSubstr("tidetape_job_gather_seconds")));
+  EXPECT_THAT(Page(), Not(HasSubstr("tidetape_job_pacing")));
+}
+
 TEST_F(JobMetricsTest, WhatIsNotKnownHasNoSeries) {
   jobs_ = {RunningJob("new", 1)};
   jobs_[0].ranks[0].reports = 0;

@@ -38,6 +38,10 @@ class TwoHosts:
     def meeting(self):
         return f"tcp://{address(0)}:{PORT}"
 
+    def holder(self, host):
+        """A process on the host, for nsenter."""
+        return self._holders[host].pid
+
     def enter(self, per_host):
         """For run_ranks: takes a rank to its host, `per_host` ranks on each."""
         return functools.partial(_enter, tuple(holder.pid for holder in self._holders), per_host)

@@ -40,7 +40,7 @@ def main():
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     limit = (options.folder / "limit").read_text()
-    session = tidetape.attach(model, memory_limit=limit, planner=options.planner)
+    session = tidetape.attach(model, memory_limit=limit, planner=options.planner, collectives=options.collectives)
     generator = torch.Generator().manual_seed(rank)
     with open(options.folder / f"rank{rank}.jsonl", "w", encoding="utf-8", buffering=1) as log:
         while (orders := agreed_orders(options.folder)) != "stop":
@@ -56,6 +56,8 @@ def main():
                 optimizer.zero_grad()
             cpu = time.process_time() - cpu
             line = session.stats() | {"rank": rank, "time": time.time(), "cpu_seconds": cpu, "loss": loss.item()}
+            if session.collectives is not None:
+                line["pacing_generation"] = session.collectives.pacing_generation
             log.write(json.dumps(line, default=list) + "\n")
     session.detach()
     dist.destroy_process_group()
@@ -72,6 +74,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--planner", required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--collectives", default="stock")
     return parser.parse_args()
 
 

@@ -34,6 +34,9 @@ class Plan:
     peak_holder: str = ""
     reason: str = ""
     etag: str = ""
+    pacing: dict | None = None
+    """How the collectives pace themselves: algorithm, chunk_bytes, puts_in_flight, chunk_gap_seconds, prefetch_depth,
+    staging_slots, slot_reuse, gather_seconds. None: the plan says nothing of them."""
     blocks: tuple[PlannedBlock, ...] = field(default=())
 
 

@@ -86,7 +86,7 @@ class Session:
         # FSDP2's own modules are heavy, and private to torch: loaded only where they are used.
         from .fsdp.collectives import Collectives
 
-        self.collectives = Collectives(self._model(), options)
+        self.collectives = Collectives(self._model(), options, probes=self._planner not in ("local", "none"))
 
     # --- what people ask -----------------------------------------------------------------------------------------------------
 
@@ -187,6 +187,8 @@ class Session:
         if self._detached:
             return
         start = time.thread_time()
+        if self.collectives is not None and (figures := self.collectives.figures()) is not None:
+            self.native.note_collectives(figures)
         self._stats = self.native.finish_step(self._boundary_seconds)
         held, active = self.native.held_generation(), self.native.active_generation()
         if self._agreement is None:
@@ -195,6 +197,7 @@ class Session:
             agreed = self._agreement.step(self._stats["step"], held, active)
         if agreed is not None and self.native.activate(agreed):
             self._say_activated()
+            self._arm_pacing()
         self._boundary_seconds = time.thread_time() - start
 
     def _say_activated(self) -> None:
@@ -217,6 +220,12 @@ class Session:
                 plan.least_peak_bytes,
                 plan.least_peak_holder,
             )
+
+    def _arm_pacing(self) -> None:
+        """The plan's pacing needs more than the plan: the collectives switch where every rank has come here."""
+        plan = self.plan
+        if self.collectives is not None and plan.pacing is not None and self._agreement is not None:
+            self.collectives.arm(plan.generation, plan.pacing)
 
     # --- life ----------------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from .. import _native
 from . import hook
 from .layout_draft import LayoutDraft, host_ranks_of, parameters_after_forward, parameters_of
 from .options import CollectiveOptions
+from .pacing import Pacing
 from .roll_call import RollCall
 from .slot_plan import least_slots
 from .unit_collectives import UnitCollectives
@@ -34,10 +35,12 @@ _starts = itertools.count()
 class Collectives:
     """Takes over the collectives of `model` until detach(). All methods are called on the training thread."""
 
-    def __init__(self, model: nn.Module, options: CollectiveOptions):
-        """Nothing happens on other ranks before the model's first all-gather."""
+    def __init__(self, model: nn.Module, options: CollectiveOptions, probes: bool = False):
+        """Nothing happens on other ranks before the model's first all-gather. probes: measure the links then, for a planner; where
+        not all ranks want it, none does."""
         self._model = weakref.ref(model)
         self.options = options
+        self._probes = probes
         self.reasons: dict[str, str] = {}
         """Units that go the stock way, and why. Filled with the first all-gather; what shows later is added."""
         self.covered_share = 0.0
@@ -49,6 +52,7 @@ class Collectives:
         self._started = False
         self._units: list[UnitCollectives] = []
         self._plane = None
+        self._pacing: Pacing | None = None
         # What the step peak counts of the arena: the rank's own part, and its share of the host's.
         self._counted_bytes = 0
         own = weakref.ref(self)
@@ -59,6 +63,26 @@ class Collectives:
     def units(self) -> list[str]:
         """Names of the units that go the zero-copy way."""
         return [unit.name for unit in self._units]
+
+    @property
+    def pacing_generation(self) -> int:
+        """Of the plan whose pacing is in force; 0: that of the start."""
+        return self._pacing.generation if self._pacing is not None else 0
+
+    @property
+    def network_link(self) -> dict | None:
+        """What the link to other hosts was measured to do: bytes_per_second, latency_seconds, put_seconds, windows (bytes in
+        flight, 0 for no bound, and the rate with them). None where it was not measured."""
+        return self._plane.network_link if self._plane is not None else None
+
+    def arm(self, generation: int, pacing: dict) -> None:
+        """This rank is willing to switch to the pacing of a plan; the ranks switch together, or not at all."""
+        if self._pacing is not None:
+            self._pacing.arm(generation, pacing)
+
+    def figures(self):
+        """What the collectives took since the last call, as the session's link takes it; None before they start."""
+        return self._pacing.figures() if self._pacing is not None else None
 
     def say_reason(self, unit: str, reason: str) -> None:
         """Notes why a unit goes the stock way, once."""
@@ -76,6 +100,7 @@ class Collectives:
                 hook.forget(param)
         self._units = []
         self._plane = None
+        self._pacing = None
         _native._C.meter_count(-self._counted_bytes)
         self._counted_bytes = 0
 
@@ -114,6 +139,8 @@ class Collectives:
             _log.warning("tidetape: collectives of %d unit(s) stay FSDP2's own, from %s on: %s", len(names), names[0], reason)
         total = sum(unit.gathered_bytes for unit in units)
         self.covered_share = sum(unit.gathered_bytes for unit in units if not unit.reason) / total if total else 1.0
+        if self._pacing is not None:
+            self._pacing.covered_ratio = self.covered_share
 
     def _join(self, units: list[Unit], members: list[int]) -> None:
         """Makes the plane with all ranks of `members`, or raises on all of them."""
@@ -140,6 +167,9 @@ class Collectives:
         options.address = self._address() if len(set(hosts)) > 1 else ""
         options.join_seconds, options.wait_seconds = self.options.join_seconds, self.options.wait_seconds
         options.chunk_bytes = self.options.chunk_bytes
+        per_host = host_ranks_of(list(host_of.values()))
+        if all(said == "yes" for said in roll.say("probe", "yes" if self._probes else "no")):
+            options.probe_per_host = per_host
         plane, error = None, ""
         try:
             plane = native.DataPlane.join(layout, groups, roll.set, roll.wait, options)
@@ -148,7 +178,9 @@ class Collectives:
         for member, problem in enumerate(roll.say("verdict", error)):
             if problem:
                 raise RuntimeError(f"rank {members[member]}: {problem}")
-        self._adopt(plane, layout, [unit for unit in units if not unit.reason])
+        covered = [unit for unit in units if not unit.reason]
+        self._adopt(plane, layout, covered)
+        self._pacing = Pacing(plane, len(members), len(members) // per_host if per_host else 0, covered)
         self._counted_bytes = plane.private_bytes + plane.shared_bytes // hosts.count(native.host_id())
         _native._C.meter_count(self._counted_bytes)
 
