@@ -12,6 +12,7 @@ slowest rank in a round, as the median of rounds:
     step_over_stock          forward and backward
     extra_bytes              a rank's step peak, with the arena's private memory and its share of what the host shares, less stock's
     staging_bytes            what the arena maps for a rank alone, by number of ranks, with shards of one size
+    pacing                   steps over slow links; see bench_pacing
 
 The last line is JSON.
 """
@@ -25,6 +26,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.benchmarks import bench_pacing
 from tests.benchmarks.report import print_json, print_table
 from tests.benchmarks.timing import MALLOC_SETTINGS, THREAD_SETTINGS
 
@@ -97,6 +99,7 @@ def main():
         return
     report = {"ranks": {str(ranks): summarise(on_ranks("measure", ranks, options.rounds)) for ranks in options.ranks}}
     report["staging_bytes"] = {str(ranks): max(on_ranks("staging", ranks, 0)) for ranks in options.staging_ranks}
+    report["pacing"] = bench_pacing.measure()
     rows = [
         (
             ranks,
