@@ -36,8 +36,8 @@ void CollectTensors(PyObject* object, int depth, std::vector<at::Tensor>& tensor
 // A recording-free pass through the boxed fallback, to measure what recording adds to it.
 class BareRedispatch {
  public:
-  void Enter() { SetPassingOn(true); }
-  void Exit(const py::args&) { SetPassingOn(false); }
+  void Enter() { SetIntercepting(true); }
+  void Exit(const py::args&) { SetIntercepting(false); }
 };
 
 // Recording alone, to measure it apart from the saved-tensor hooks: autograd saves by itself, and the tape is dropped.
@@ -181,7 +181,8 @@ PYBIND11_MODULE(_C, m) {
         if (tensor.unsafeGetTensorImpl()->has_storage()) meter::Adopt(tensor.storage().unsafeGetStorageImpl());
       },
       py::arg("tensor"), "Counts the storage of a tensor that was allocated before the meter was installed.");
-  m.def("meter_count", &meter::Count, py::arg("bytes"), "Counts memory that libtorch's allocator did not give; negative as it goes.");
+  m.def("meter_count", &meter::Count, py::arg("bytes"),
+        "Counts memory that libtorch's allocator did not give; negative as it goes.");
   m.def("meter_live_bytes", &meter::LiveBytes, "CPU tensor bytes alive now.");
   m.def("meter_peak_bytes", &meter::PeakBytes, "The most CPU tensor bytes alive since the last meter_reset_peak().");
   m.def("meter_reset_peak", &meter::ResetPeak, "Starts a new interval for meter_peak_bytes().");

@@ -89,6 +89,7 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   Recorder& recorder = Recorder::OfThisThread();
   recorder.set_auditing(AuditNext(*block, actions));
   recorder.Begin(std::move(tape), actions, inputs);
+  SetWatchingWrites(false);
   SetIntercepting(true);
   return true;
 }
@@ -157,15 +158,20 @@ void Session::EndBlock() {
     if (tape->moved_bytes > 0) recorded_.insert_or_assign(tape->position, c10::weak_intrusive_ptr<Tape>(tape));
   }
   if (tape->live_handles == 0) tape->Close();
-  SetIntercepting(open_tapes::Any());
+  SetWatchingWrites(open_tapes::Any());
 }
 
 void Session::Pause() {
   intercepting_before_pause_ = Intercepting();
+  watching_before_pause_ = WatchingWrites();
   SetIntercepting(false);
+  SetWatchingWrites(false);
 }
 
-void Session::Resume() { SetIntercepting(intercepting_before_pause_); }
+void Session::Resume() {
+  SetIntercepting(intercepting_before_pause_);
+  SetWatchingWrites(watching_before_pause_);
+}
 
 void Session::OnBackwardBegin(Tape& tape) {
   TapePtr before;

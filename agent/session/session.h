@@ -136,6 +136,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t position_ = 0;
   int32_t first_block_ = -1;
   bool intercepting_before_pause_ = false;
+  bool watching_before_pause_ = false;
   std::vector<std::string> names_;  // of the executions of the step
   std::chrono::steady_clock::time_point step_start_;
   std::atomic<int64_t> optimizer_steps_{0};
