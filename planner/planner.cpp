@@ -25,10 +25,11 @@ absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const E
   return (*planner)->PlanClosely(problem.memory_limit_bytes, effort);
 }
 
-absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved) {
+absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved,
+                                      const std::vector<std::vector<int32_t>>& moved) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
-  return (*planner)->Evaluate(saved, problem.memory_limit_bytes);
+  return (*planner)->Evaluate(saved, moved, problem.memory_limit_bytes);
 }
 
 absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) {
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& p
   std::vector<FrontierPoint> found;
   const auto add = [&](int64_t limit) {
     const StepPlan plan = (*planner)->Plan(limit);
-    found.push_back({plan.step_peak_bytes, plan.replay_seconds, {}});
+    found.push_back({plan.step_peak_bytes, SecondsOf(plan), {}});
   };
   add(kUnlimitedBytes);
   const int64_t step = (found[0].bytes - least) / kFrontierLimits;

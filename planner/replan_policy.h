@@ -18,8 +18,8 @@ namespace tidetape::planner {
 struct ReplanThresholds {
   // Peak of the plan in force under the newest measurement, off its prediction by more than this share of it.
   double peak_ratio = 0.02;
-  // The same for its replay time, where another plan would also be faster by more than `gain_ratio` of replaying everything: a
-  // machine that is slower as a whole is no reason to switch.
+  // The same for the time of its replay and its moves, where another plan would also be faster by more than `gain_ratio` of
+  // replaying everything: a machine that is slower as a whole is no reason to switch.
   double replay_ratio = 0.20;
   double gain_ratio = 0.02;
   // Measurements in a row that must be off before a plan within its limit is replaced.
@@ -42,10 +42,12 @@ class ReplanPolicy {
   ReplanThresholds thresholds_;
   bool has_plan_ = false;
   int64_t memory_limit_bytes_ = 0;
+  int64_t host_bytes_limit_ = 0;
   std::vector<uint64_t> structure_hashes_;
   std::vector<std::vector<int32_t>> saved_;
+  std::vector<std::vector<int32_t>> moved_;
   int64_t step_peak_bytes_ = 0;
-  double replay_seconds_ = 0;
+  double seconds_ = 0;  // of replay and moves
   bool feasible_ = true;
   int32_t off_in_a_row_ = 0;
 };

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/movable.h"
+#include "planner/moving_bound.h"
 #include "planner/step_memory.h"
+#include "planner/step_moves.h"
 #include "planner/validate.h"
 
 namespace tidetape::planner {
@@ -28,7 +31,7 @@ constexpr int32_t kFirstFound = 1 << 24;
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
   memory.reserve(blocks.size());
-  for (const BlockPlan& block : blocks) memory.push_back({block.saved_bytes, block.own_peak_bytes});
+  for (const BlockPlan& block : blocks) memory.push_back(MemoryOf(block));
   return memory;
 }
 
@@ -54,8 +57,8 @@ BlockPlan ToBlockPlan(const BlockInstance& instance, int32_t option) {
 
 // The bound lies above the plan only by rounding.
 void SetBound(StepPlan& plan, double seconds) {
-  plan.lower_bound_seconds = std::min(seconds, plan.replay_seconds);
-  const double gap = plan.replay_seconds - plan.lower_bound_seconds;
+  plan.lower_bound_seconds = std::min(seconds, SecondsOf(plan));
+  const double gap = SecondsOf(plan) - plan.lower_bound_seconds;
   plan.gap_ratio = gap <= 0                       ? 0
                    : plan.lower_bound_seconds > 0 ? gap / plan.lower_bound_seconds
                                                   : std::numeric_limits<double>::infinity();
@@ -92,6 +95,8 @@ absl::StatusOr<std::unique_ptr<StepPlanner>> StepPlanner::Create(const PlanningP
   for (size_t b = 0; b < problem.blocks.size(); ++b) planner->PrepareBlock(b);
 
   planner->LowerTheLeastPeak();
+  planner->least_peak_ = planner->least_kept_peak_;
+  if (MayMove(problem)) planner->FindLeastWithMoves();
   for (const std::vector<HullPoint>* hull : planner->hulls_) planner->full_seconds_ += hull->back().seconds;
   return planner;
 }
@@ -155,7 +160,7 @@ void StepPlanner::LowerTheLeastPeak() {
   const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[b]; };
   while (true) {
     const LeastStep least = FindLeastStep(problem_, choices_);
-    least_peak_ = least.peak;
+    least_kept_peak_ = least.peak;
     int32_t chosen = least.peak.holder.phase == Phase::kBackward ? least.peak.holder.block : -1;
     if (!may_help(chosen)) {
       int64_t most = 0;
@@ -210,6 +215,39 @@ std::vector<std::vector<Choice>> StepPlanner::ChoicesNear(const StepBound& bound
   return choices;
 }
 
+// Over the corners of the hulls, as in FastestUnder.
+std::vector<std::vector<BlockPlan>> StepPlanner::WaysOf(const std::vector<std::vector<Choice>>& choices) {
+  std::vector<std::vector<BlockPlan>> ways(choices.size());
+  for (size_t b = 0; b < choices.size(); ++b) {
+    for (const Choice& choice : choices[b]) ways[b].push_back(MakeBlockPlan(b, choice.id));
+  }
+  return ways;
+}
+
+void StepPlanner::FindLeastWithMoves() {
+  least_moving_ = LeanestWithMoves(problem_, WaysOf(choices_));
+  if (least_moving_.empty()) return;
+  const StepPeak moving = FindStepPeak(problem_, MemoryOf(least_moving_));
+  if (moving.bytes < least_peak_.bytes) least_peak_ = moving;
+}
+
+// Replaces the plan, made without moves, by a better one with moves where there is one, and its bound by one that holds with moves.
+void StepPlanner::Move(StepPlan& plan, int64_t limit) {
+  const int64_t reachable = std::max(std::min(limit, kMostBytes), least_peak_.bytes);
+  const std::optional<MovingBound> bound = BoundMovingStep(problem_, hulls_, least_, reachable);
+  const auto offer = [&](std::vector<BlockPlan> blocks) {
+    if (blocks.empty()) return;
+    StepPlan moving = MakeStepPlan(std::move(blocks), limit);
+    if (moving.step_peak_bytes > reachable) return;
+    if (plan.step_peak_bytes > reachable || SecondsOf(moving) < SecondsOf(plan)) plan = std::move(moving);
+  };
+  offer(least_moving_);
+  if (bound.has_value()) {
+    offer(FastestWithMoves(problem_, WaysOf(ChoicesNear({.saved_bytes = bound->kept_bytes})), reachable));
+  }
+  SetHullBound(plan, limit);
+}
+
 std::optional<StepBound> StepPlanner::Bound(int64_t limit) const {
   const auto prefix_limits = PrefixLimits(problem_, least_, std::min(limit, kMostBytes));
   if (!prefix_limits.has_value()) return std::nullopt;
@@ -232,7 +270,9 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
   const StepPeak peak = FindStepPeak(problem_, MemoryOf(blocks));
   for (const BlockPlan& block : blocks) {
     plan.saved_bytes += block.saved_bytes;
+    plan.moved_bytes += block.moved_bytes;
     plan.replay_seconds += block.replay_seconds;
+    plan.move_seconds += block.move_seconds;
   }
   plan.blocks = std::move(blocks);
   plan.step_peak_bytes = peak.bytes;
@@ -245,9 +285,13 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
 
 void StepPlanner::SetHullBound(StepPlan& plan, int64_t limit) const {
   // A limit that the plan does not keep bounds nothing that could be compared with it: then its own peak is the limit.
-  const std::optional<StepBound> bound = Bound(std::max(limit, plan.step_peak_bytes));
+  const int64_t kept = std::max(limit, plan.step_peak_bytes);
   // The plan keeps that limit, so a bound exists.
-  SetBound(plan, bound->seconds);
+  if (MayMove(problem_)) {
+    SetBound(plan, BoundMovingStep(problem_, hulls_, least_, std::min(kept, kMostBytes))->seconds);
+  } else {
+    SetBound(plan, Bound(kept)->seconds);
+  }
 }
 
 StepPlan StepPlanner::KeepAll() {
@@ -297,43 +341,64 @@ void StepPlanner::Refine(StepPlan& plan, int64_t limit, const Effort& effort) {
   SetBound(plan, bound_seconds);
 }
 
-StepPlan StepPlanner::Plan(int64_t limit) {
-  if (limit == kUnlimitedBytes) return KeepAll();
-  if (limit >= least_peak_.bytes) return FastestUnder(limit);
-  StepPlan plan = FastestUnder(least_peak_.bytes);
-  plan.feasible = limit == 0;
-  return plan;
-}
+StepPlan StepPlanner::Plan(int64_t limit) { return PlanClosely(limit, {}); }
 
 StepPlan StepPlanner::PlanClosely(int64_t limit, const Effort& effort) {
-  StepPlan plan = Plan(limit);
+  StepPlan plan = limit == kUnlimitedBytes ? KeepAll() : FastestUnder(std::max(limit, least_kept_peak_.bytes));
   const bool close = plan.replay_seconds - plan.lower_bound_seconds <= effort.gap_of_full_replay * full_seconds_;
-  if (effort.visits > 0 && !close && limit >= least_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), effort);
+  if (effort.visits > 0 && !close && limit >= least_kept_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), effort);
+  if (MayMove(problem_) && limit != kUnlimitedBytes) Move(plan, limit);
+  plan.feasible = limit == 0 || plan.step_peak_bytes <= limit;
   return plan;
 }
 
-absl::StatusOr<StepPlan> StepPlanner::Evaluate(const std::vector<std::vector<int32_t>>& saved, int64_t limit) {
-  if (saved.size() != problem_.blocks.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the plan has lists for ", saved.size(), " blocks, but the problem has ", problem_.blocks.size(), " blocks"));
+absl::StatusOr<BlockPlan> StepPlanner::EvaluateBlock(size_t b, std::vector<int32_t> saved,
+                                                     const std::vector<int32_t>& moved) const {
+  const BlockInstance& block = problem_.blocks[b];
+  if (!has_tape(b)) {
+    if (saved.size() != 1 || saved[0] < 0 || static_cast<size_t>(saved[0]) >= block.options.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("has ", block.options.size(), " options, so the list must hold the index of one"));
+    }
+    if (!moved.empty()) return absl::InvalidArgumentError("has options, so nothing of it can be moved");
+    return ToBlockPlan(block, saved[0]);
   }
+  const BlockTape& tape = problem_.tapes[block.tape];
+  // As far as replay goes a moved value is a saved one.
+  for (int32_t s : moved) {
+    if (s >= 0 && static_cast<size_t>(s) < tape.storages.size() && plans(b).index().intermediate(s)) saved.push_back(s);
+  }
+  std::sort(saved.begin(), saved.end());
+  const absl::StatusOr<TapePlan> plan = EvaluateTapePlan(plans(b).index(), saved);
+  if (!plan.ok()) return plan.status();
+  BlockPlan kept = ToBlockPlan(*plan, tape, block);
+  if (moved.empty()) return kept;
+  const absl::StatusOr<MovedSet> set = MakeMovedSet(tape, kept.saved, moved);
+  if (!set.ok()) return set.status();
+  return MoveSet(std::move(kept), *set, problem_.host_bytes_per_second);
+}
+
+absl::StatusOr<StepPlan> StepPlanner::Evaluate(const std::vector<std::vector<int32_t>>& saved,
+                                               const std::vector<std::vector<int32_t>>& moved, int64_t limit) {
+  for (const auto& [lists, what] : {std::pair(&saved, ""), std::pair(&moved, "moved ")}) {
+    if (lists->size() == problem_.blocks.size() || (lists == &moved && moved.empty())) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the plan has ", what, "lists for ", lists->size(),
+                                                   " blocks, but the problem has ", problem_.blocks.size(), " blocks"));
+  }
+  const bool moves = std::any_of(moved.begin(), moved.end(), [](const auto& list) { return !list.empty(); });
+  if (moves && !MayMove(problem_))
+    return absl::InvalidArgumentError("the plan moves values, but the problem gives the host no room");
   std::vector<BlockPlan> blocks;
   for (size_t b = 0; b < saved.size(); ++b) {
-    const BlockInstance& block = problem_.blocks[b];
-    const std::string where = absl::StrCat("blocks[", b, "] '", block.name, "'");
-    if (!has_tape(b)) {
-      if (saved[b].size() != 1 || saved[b][0] < 0 || static_cast<size_t>(saved[b][0]) >= block.options.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(where, ": has ", block.options.size(), " options, so the list must hold the index of one"));
-      }
-      blocks.push_back(ToBlockPlan(block, saved[b][0]));
-      continue;
+    absl::StatusOr<BlockPlan> plan = EvaluateBlock(b, saved[b], moves ? moved[b] : std::vector<int32_t>());
+    if (!plan.ok()) {
+      return absl::Status(plan.status().code(),
+                          absl::StrCat("blocks[", b, "] '", problem_.blocks[b].name, "': ", plan.status().message()));
     }
-    absl::StatusOr<TapePlan> plan = EvaluateTapePlan(plans(b).index(), saved[b]);
-    if (!plan.ok()) return absl::Status(plan.status().code(), absl::StrCat(where, ": ", plan.status().message()));
-    blocks.push_back(ToBlockPlan(*plan, problem_.tapes[block.tape], block));
+    blocks.push_back(*std::move(plan));
   }
   StepPlan plan = MakeStepPlan(std::move(blocks), limit);
+  if (plan.moved_bytes > problem_.host_bytes_limit) plan.feasible = false;
   SetHullBound(plan, limit);
   return plan;
 }

@@ -46,6 +46,9 @@ absl::Status CheckStorages(const BlockTape& tape) {
     if (storage.must_save && storage.must_recompute && storage.kind == StorageKind::kIntermediate) {
       return Invalid(where, ": must_save and must_recompute exclude each other");
     }
+    if (storage.held_by_block && storage.kind != StorageKind::kBlockInput) {
+      return Invalid(where, ": held_by_block is for block inputs");
+    }
     if (!AddTo(sum, storage.bytes)) return Invalid(where, ": bytes of the block's storages exceed 2^61 here");
   }
   return absl::OkStatus();
