@@ -71,5 +71,23 @@ TEST(FrontierTest, SimulationEqualsAWalkThatChecksContents) {
   }
 }
 
+// As many nodes as writers would cost the cut a path through all of them for each.
+TEST(TapeGraphTest, WritersOfOneStorageAreOneNode) {
+  for (const bool in_place : {false, true}) {
+    BlockTape tape{.name = "rewritten"};
+    tape.storages = {{.bytes = 1, .kind = StorageKind::kBlockInput}, {.bytes = 10}};
+    for (int i = 0; i < 50; ++i) {
+      tape.ops.push_back({.name = "write", .cost_seconds = 1, .reads = {in_place && i > 0 ? 1 : 0}, .writes = {1}});
+    }
+    tape.consumed = {1};
+    const TapeIndex index(tape);
+    const auto graph = TapeGraph::Build(index);
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(graph->nodes(), 1);
+    EXPECT_EQ(graph->demand_seconds(), std::vector<double>{50});
+    EXPECT_EQ(graph->supply_bytes(), std::vector<int64_t>{10});
+  }
+}
+
 }  // namespace
 }  // namespace tidetape::planner
