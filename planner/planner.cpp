@@ -53,7 +53,7 @@ absl::StatusOr<BoundedPoint> FastestBlockPlan(const BlockTape& tape, int64_t sav
   const auto hull = BlockFrontier(tape);
   if (!hull.ok()) return hull.status();
   const double gap = effort.gap_of_full_replay * hull->back().replay_seconds;
-  auto fastest = SearchBlock(tape, saved_bytes_limit, gap, effort.visits);
+  auto fastest = SearchBlock(tape, saved_bytes_limit, gap, effort);
   if (!fastest.ok()) return fastest.status();
   return BoundedPoint{{fastest->plan.saved_bytes, fastest->plan.replay_seconds, std::move(fastest->plan.saved)},
                       fastest->bound_seconds};

@@ -6,6 +6,7 @@
 #define TIDETAPE_PLANNER_PLANNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,10 @@ absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
 struct Effort {
   int64_t visits = 0;                // of an op, about; some ten million a second
   double gap_of_full_replay = 3e-4;  // a gap that is close enough, as a share of the seconds of replaying everything
+  // Asked every few thousand visits: true ends the search, and the best so far is taken. For deadlines; empty: only visits count.
+  std::function<bool()> stop;
+
+  bool Stopped() const { return stop != nullptr && stop(); }
 };
 
 // The same, and where the gap between plan and bound is wider than asked for, effort is spent on closing it.

@@ -68,7 +68,7 @@ absl::Status Frontier(const Arguments& arguments, std::ostream& out) {
     if (arguments.file.empty()) return absl::InvalidArgumentError("--within asks a problem file: name it with --file");
     const auto bytes = ParseBytes(arguments.within);
     if (!bytes.ok()) return bytes.status();
-    return PrintFastestBlockPlan(arguments.file, arguments.block, *bytes, arguments.effort, arguments.output, out);
+    return PrintFastestBlockPlan(arguments.file, arguments.block, *bytes, EffortOf(arguments), arguments.output, out);
   }
   if (!arguments.file.empty()) {
     return PrintFileFrontier(arguments.file, arguments.block, arguments.svg, arguments.output, out);

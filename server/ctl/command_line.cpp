@@ -20,7 +20,7 @@ namespace {
 
 // What is asked of a problem file.
 absl::StatusOr<Question> QuestionOf(const Arguments& arguments) {
-  Question question{.file = arguments.file, .effort = arguments.effort, .json = arguments.output.json()};
+  Question question{.file = arguments.file, .effort = EffortOf(arguments), .json = arguments.output.json()};
   if (arguments.memory_limit.empty()) return question;
   const auto limit = ParseLimit(arguments.memory_limit);
   if (!limit.ok()) return limit.status();
@@ -96,6 +96,11 @@ class Declarer {
                      "a gap that is close enough, as a share of the time of replaying everything")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    command
+        ->add_option("--deadline", arguments_.deadline_seconds,
+                     "seconds from the start after which the best plan so far is taken, with its gap; without --effort, "
+                     "nothing else ends the search")
+        ->check(CLI::PositiveNumber);
     return command;
   }
   CLI::App* WithWatch(CLI::App* command) {

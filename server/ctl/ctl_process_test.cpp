@@ -348,6 +348,8 @@ TEST(CtlProcess, BadProblemFilesAreNamed) {
       {"{\"tapes\": [", "not a planning problem"},
       {"{\"tapes\": [{\"name\": \"b\", \"ops\": [{\"name\": \"a\", \"reads\": [9]}]}]}", "reads[0] is 9"},
       {"{\"memory_limit_bytes\": \"-5\"}", "memory_limit_bytes"},
+      {"{\"memory_limit_bytes\": \"5\", \"head_peak_bytes\": \"77\"}",
+       "no plan keeps memory_limit_bytes = 5; the least step peak is 77 bytes, in head"},
   };
   for (const auto& [content, message] : cases) {
     std::ofstream(path) << content;
