@@ -78,7 +78,11 @@ def test_values_are_explained_and_limits_tried(client):
 def test_rivals_and_pins_have_their_price(client):
     policies = client.policies("example").frame().set_index("policy")
     # Nothing kept: 11 ms in each block. At that peak, the last block can keep what 10 ms made.
-    assert policies.loc["full checkpoint", ["step_peak_bytes", "replay_seconds", "planned_seconds"]].tolist() == [1100, 0.022, 0.012]
+    assert policies.loc["full checkpoint", ["step_peak_bytes", "replay_seconds", "planned_seconds"]].tolist() == [
+        1100,
+        0.022,
+        0.012,
+    ]
     price = client.price("example", replay=["aten::op1@layers.0"])
     assert (price.pinned_values, price.replay_seconds) == (1, pytest.approx(0.009))
     assert client.block_plan("example", 0, within=150)["point"]["bytes"] == 100

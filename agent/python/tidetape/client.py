@@ -131,7 +131,10 @@ class Price:
 
 @dataclass(frozen=True)
 class LargestSize:
-    """The largest size whose step fits. Steps have size, tokens, step_peak_bytes, replay_seconds, step_seconds, seconds_per_token."""
+    """The largest size whose step fits.
+
+    Steps have size, tokens, step_peak_bytes, replay_seconds, step_seconds, seconds_per_token.
+    """
 
     axis: str  # "batch", "sequence" or "rows"
     largest: dict[str, Any] | None  # None where not even size 1 fits
@@ -249,7 +252,10 @@ class Client:
         memory_limit: str | int | None = None,
         effort: int = 0,
     ) -> Price:
-        """What pins would cost: labels, and after an @ blocks, as patterns of a shell ("aten::mm*@model.layers.1?"); changes nothing."""
+        """What pins would cost; changes nothing.
+
+        Each names labels, and after an @ blocks, as patterns of a shell ("aten::mm*@model.layers.1?").
+        """
         wishes = [f"--save={wish}" for wish in save] + [f"--replay={wish}" for wish in replay]
         answer = self._ask("price", job, *wishes, *_option("memory-limit", memory_limit), f"--effort={effort}")
         return Price(answer["with"], answer["without"], answer["pinned_values"])
