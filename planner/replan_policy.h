@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "planner/planner.h"
 #include "planner/problem.h"
+#include "planner/problem_change.h"
 
 namespace tidetape::planner {
 
@@ -26,6 +27,14 @@ struct ReplanThresholds {
   int32_t patience = 2;
 };
 
+enum class ReplanCause { kNone, kFirst, kLimit, kBlocks, kOverLimit, kPeak, kCosts };
+
+// Why a new plan is needed: kNone where it is not.
+struct ReplanReason {
+  ReplanCause cause = ReplanCause::kNone;
+  std::string text;  // one sentence for people; empty where the plan in force stands
+};
+
 // Watches one plan of one job. Not thread-safe.
 class ReplanPolicy {
  public:
@@ -34,9 +43,9 @@ class ReplanPolicy {
   // The plan that is now in force (published), with the problem and the structure hashes (one a block) that it was made for.
   void Follow(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes, const StepPlan& plan);
 
-  // Why `problem`, the newest measurement, needs a new plan, in one sentence for people; empty where the plan in force stands.
-  // Errors are those of EvaluatePlan.
-  absl::StatusOr<std::string> ReasonToReplan(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes);
+  // Why `problem`, the newest measurement, needs a new plan, and what has changed most since the plan in force was made. Errors are
+  // those of EvaluatePlan.
+  absl::StatusOr<ReplanReason> ReasonToReplan(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes);
 
  private:
   ReplanThresholds thresholds_;
@@ -46,6 +55,7 @@ class ReplanPolicy {
   std::vector<uint64_t> structure_hashes_;
   std::vector<std::vector<int32_t>> saved_;
   std::vector<std::vector<int32_t>> moved_;
+  ProblemDigest digest_;
   int64_t step_peak_bytes_ = 0;
   double seconds_ = 0;  // of replay and moves
   bool feasible_ = true;

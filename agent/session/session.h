@@ -128,7 +128,8 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   std::vector<std::shared_ptr<Block>> blocks_;
   int64_t memory_limit_bytes_;
-  BlockActions keep_all_;  // for memory_limit_bytes -1, without any plan
+  bool reports_early_ = false;  // the planner may know earlier runs
+  BlockActions keep_all_;       // for memory_limit_bytes -1, without any plan
 
   Audit audit_ = Audit::kNewStructures;
   int64_t step_ = 0;

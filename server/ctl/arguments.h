@@ -58,6 +58,7 @@ struct Arguments {
   bool replay = false;
   bool clear = false;
   bool force = false;
+  std::string axis;
   SimulateCollectivesArguments collectives;
 };
 
