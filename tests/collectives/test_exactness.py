@@ -28,11 +28,29 @@ def total_in_order(everybody, rank, per_node):
     return total
 
 
+def shard_of_mean(gradient, rank, per_node):
+    """The rank's part of the ranks' float32 gradients, added in order and divided."""
+    import torch
+    import torch.distributed as dist
+
+    ranks = dist.get_world_size()
+    everybody = [torch.empty(gradient.shape) for _ in range(ranks)]
+    dist.all_gather(everybody, gradient)
+    mean = total_in_order(everybody, rank, per_node) * torch.tensor(1 / ranks, dtype=torch.float32)
+    chunks = torch.chunk(mean, ranks)
+    return chunks[rank] if rank < len(chunks) else mean[:0]
+
+
+def same_bits(one, other):
+    import torch
+
+    return one.shape == other.shape and torch.equal(one.view(torch.int32), other.view(torch.int32))
+
+
 def wrong_gradients(rank, dtype_name, per_node):
     """Names of parameters whose gradient shard differs from the reference in any bit, for fresh and for accumulated shards; and how
     many units went the zero-copy way."""
     import torch
-    import torch.distributed as dist
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
     import tidetape
@@ -49,7 +67,6 @@ def wrong_gradients(rank, dtype_name, per_node):
     shard_blocks(model, mp_policy=MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32))
     session = tidetape.attach(model, blocks="blocks.*", memory_limit="max", planner="none", collectives="tide")
     plain.to(dtype)
-    ranks = dist.get_world_size()
     wrong = []
     expected = {}
     for step in range(2):
@@ -58,18 +75,62 @@ def wrong_gradients(rank, dtype_name, per_node):
         plain.zero_grad()
         plain(rows.to(dtype)).backward()
         for (name, parameter), whole in zip(model.named_parameters(), plain.parameters(), strict=True):
-            everybody = [torch.empty(whole.shape) for _ in range(ranks)]
-            dist.all_gather(everybody, whole.grad.float())
-            mean = total_in_order(everybody, rank, per_node) * torch.tensor(1 / ranks, dtype=torch.float32)
-            chunks = torch.chunk(mean, ranks)
-            own = chunks[rank] if rank < len(chunks) else mean[:0]
+            own = shard_of_mean(whole.grad.float(), rank, per_node)
             expected[name] = own + expected[name] if step else own
-            shard = parameter.grad.to_local()
-            if shard.shape != own.shape or not torch.equal(shard.view(torch.int32), expected[name].view(torch.int32)):
+            if not same_bits(parameter.grad.to_local(), expected[name]):
                 wrong.append(f"step {step}: {name}")
     units = session.collectives.units
     session.detach()
     return wrong, len(units)
+
+
+def wrong_mixed_gradients(rank):
+    """Likewise after two micro-batches, the first without sync: rank 0 uses a branch in both, the others in the second alone. There
+    its gradients are fresh bfloat16 ones beside accumulated float32 ones, which stock FSDP2 refuses."""
+    import torch
+    import torch.distributed as dist
+
+    import tidetape
+    from tests.collectives import training
+    from tests.collectives.features import MIXED, shard_blocks
+    from tests.collectives.shapes import BranchingModel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    plain = BranchingModel()
+    torch.manual_seed(3)
+    model = BranchingModel()
+    shard_blocks(model, mp_policy=MIXED)
+    session = tidetape.attach(model, blocks="blocks.*", memory_limit="max", planner="none", collectives="tide")
+    plain.to(torch.bfloat16)
+    sums = {}
+    for part in range(2):
+        rows = training.batch(part, rank)
+        for block in (*model.blocks, *plain.blocks):
+            block.used = part == 1 or rank == 0
+        model.set_requires_gradient_sync(part == 1)
+        model(rows).backward()
+        plain.zero_grad()
+        plain(rows.to(torch.bfloat16)).backward()
+        for name, whole in plain.named_parameters():
+            if whole.grad is not None:
+                sums[name] = whole.grad.float() + sums[name] if name in sums else whole.grad.float()
+    wrong = []
+    for name, parameter in model.named_parameters():
+        if name not in sums:
+            # Used on no rank.
+            wrong += [name] if parameter.grad is not None else []
+        elif not same_bits(parameter.grad.to_local(), shard_of_mean(sums[name], rank, dist.get_world_size())):
+            wrong.append(name)
+    reasons = session.collectives.reasons
+    session.detach()
+    return wrong, reasons
+
+
+def test_fresh_gradients_beside_accumulated_ones(tmp_path):
+    for rank, (wrong, reasons) in enumerate(run_ranks(wrong_mixed_gradients, 2, tmp_path)):
+        assert wrong == [], f"rank {rank}"
+        assert reasons == {}
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, pytest.param(8, marks=pytest.mark.long)])
