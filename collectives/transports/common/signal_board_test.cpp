@@ -85,6 +85,24 @@ TEST_F(SignalBoardTest, SleepersThatWantDifferentCountsAreAllWoken) {
   }
 }
 
+TEST_F(SignalBoardTest, ASleeperThatWantsLessIsNotLeftAsleepForOneThatWantsMore) {
+  for (const bool less_first : {true, false}) {
+    const auto wait = [&](uint64_t count) {
+      return std::thread([&, count] {
+        EXPECT_TRUE(board_.Wait(2, 0, count, absl::Now() + absl::Seconds(30), absl::ZeroDuration(), kAlive).ok());
+      });
+    };
+    std::thread first = wait(less_first ? 1 : 3);
+    absl::SleepFor(absl::Milliseconds(50));
+    std::thread second = wait(less_first ? 3 : 1);
+    absl::SleepFor(absl::Milliseconds(50));
+    board_.Raise(2, 0);
+    (less_first ? first : second).join();
+    for (int i = 0; i < 3; ++i) board_.Raise(2, 0);
+    (less_first ? second : first).join();
+  }
+}
+
 TEST_F(SignalBoardTest, NoSignalIsMissedOrCountedTwiceUnderLoad) {
   constexpr int kRounds = 20'000;
   std::vector<std::thread> threads;
