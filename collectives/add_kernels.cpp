@@ -84,7 +84,8 @@ void AddScaledBFloat16Pairs(std::byte* __restrict destination, const std::byte* 
 TT_VECTOR_CLONES
 void AddBFloat16Pairs(std::byte* __restrict destination, const std::byte* __restrict first, const std::byte* __restrict second,
                       int64_t elements) {
-  for (int64_t i = 0; i < elements; ++i) StoreFloat(destination + 4 * i, LoadBFloat16(first + 2 * i) + LoadBFloat16(second + 2 * i));
+  for (int64_t i = 0; i < elements; ++i)
+    StoreFloat(destination + 4 * i, LoadBFloat16(first + 2 * i) + LoadBFloat16(second + 2 * i));
 }
 
 // Elements [first, first + count) of the sources.

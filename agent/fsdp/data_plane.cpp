@@ -105,9 +105,7 @@ GradientNotice DataPlane::Ordinary(int32_t unit) const {
   return notice;
 }
 
-absl::Status DataPlane::ProveReduction(int32_t unit) {
-  return ReduceSchedule(Ordinary(unit), &proved_reductions_[unit]).status();
-}
+absl::Status DataPlane::ProveReduction(int32_t unit) { return ReduceSchedule(Ordinary(unit), &proved_reductions_[unit]).status(); }
 
 uint64_t DataPlane::ReduceHash(int32_t unit) const {
   const auto found = reductions_.find(KeyOf(Ordinary(unit)));
@@ -117,9 +115,9 @@ uint64_t DataPlane::ReduceHash(int32_t unit) const {
 absl::Status DataPlane::Named(const absl::Status& status, const char* collective, int32_t unit, const char* what,
                               int64_t training_step) const {
   if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(collective, " of '", unit_names_[unit], "' in slot ", layout_.units()[unit].slot,
-                                                  ", training step ", training_step, ", rank ", rank(), ", ", what, ": ",
-                                                  status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat(collective, " of '", unit_names_[unit], "' in slot ", layout_.units()[unit].slot,
+                                   ", training step ", training_step, ", rank ", rank(), ", ", what, ": ", status.message()));
 }
 
 absl::Status DataPlane::SayReady(const Schedule& schedule) {

@@ -115,7 +115,8 @@ class DataPlane {
   absl::Status ProveReduction(int32_t unit);
   // What ranks reduce as long as nothing out of the ordinary is asked for.
   GradientNotice Ordinary(int32_t unit) const;
-  absl::StatusOr<const collectives::Schedule*> ReduceSchedule(const GradientNotice& agreed, ScheduleMaker::Hashes* proved = nullptr);
+  absl::StatusOr<const collectives::Schedule*> ReduceSchedule(const GradientNotice& agreed,
+                                                              ScheduleMaker::Hashes* proved = nullptr);
   absl::Status Keep(absl::Status status);
   // With the collective, unit, slot, step and rank in front; `what` was being done.
   absl::Status Named(const absl::Status& status, const char* collective, int32_t unit, const char* what,
@@ -128,7 +129,7 @@ class DataPlane {
   std::vector<std::string> unit_names_;
   collectives::Executor executor_;
   NoticeBoard board_;
-  std::vector<Gather> gathers_;  // by unit
+  std::vector<Gather> gathers_;                                            // by unit
   std::vector<ScheduleMaker::Hashes> proved_gathers_, proved_reductions_;  // by unit
   std::map<ReductionKey, collectives::Schedule> reductions_;
   absl::Status broken_;

@@ -85,7 +85,8 @@ class DataPlaneTest : public testing::Test {
   void Gather(int32_t rank, int32_t unit, float base, bool reduction_next = false) {
     DataPlane& plane = *planes_[rank];
     ASSERT_TRUE(plane.Admit(unit, reduction_next, 0).ok());
-    for (int64_t row = kFirstRows * rank; row < (rank == 0 ? kFirstRows : kRows); ++row) Place(rank, unit)[row] = base + static_cast<float>(row);
+    for (int64_t row = kFirstRows * rank; row < (rank == 0 ? kFirstRows : kRows); ++row)
+      Place(rank, unit)[row] = base + static_cast<float>(row);
     ASSERT_TRUE(plane.Send(unit, 0).ok());
     ASSERT_TRUE(plane.Finish(unit, 0).ok());
     for (int64_t row = 0; row < kRows; ++row) EXPECT_EQ(Place(rank, unit)[row], base + static_cast<float>(row));

@@ -35,8 +35,7 @@ std::string GradientNotice::Encode() const {
 GradientNotice GradientNotice::Decode(absl::string_view bytes, size_t parameters) {
   Head head;
   std::memcpy(&head, bytes.data(), sizeof head);
-  GradientNotice notice = {head.unit, head.widened != 0, head.divide_factor, head.slot_vacated != 0,
-                           std::vector<bool>(parameters)};
+  GradientNotice notice = {head.unit, head.widened != 0, head.divide_factor, head.slot_vacated != 0, std::vector<bool>(parameters)};
   for (size_t p = 0; p < parameters; ++p) notice.present[p] = (bytes[sizeof head + p / 8] >> p % 8 & 1) != 0;
   return notice;
 }

@@ -3,7 +3,8 @@
 //
 // Ranks may differ in what they have, not in what they do with it. So each sends its notice to the ranks that reduce with it, and
 // all merge the same notices to the same result: a parameter has a gradient if some rank has one, gradients travel as float32 if
-// some rank has float32 ones, rows are staged in the slot if all ranks have vacated it. What cannot be merged is an error on all ranks, at once and not at a deadline.
+// some rank has float32 ones, rows are staged in the slot if all ranks have vacated it. What cannot be merged is an error on all
+// ranks, at once and not at a deadline.
 #ifndef TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
 #define TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
 

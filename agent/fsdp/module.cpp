@@ -214,15 +214,17 @@ void DefinePlane(py::module_& m) {
   py::class_<JoinedPlane>(m, "DataPlane", "The collectives of one model; see agent/fsdp/data_plane.h. Errors are RuntimeErrors.")
       .def_static("join", &Join, py::arg("layout"), py::arg("groups"), py::arg("store_set"), py::arg("store_wait"),
                   py::arg("options"), "Meets the other ranks. Collective.")
-      .def_property_readonly("rank", [](const JoinedPlane& self) { return self.plane->rank(); }, "In the group.")
+      .def_property_readonly(
+          "rank", [](const JoinedPlane& self) { return self.plane->rank(); }, "In the group.")
       .def_readonly("private_bytes", &JoinedPlane::private_bytes, "Mapped for this rank alone.")
       .def_readonly("shared_bytes", &JoinedPlane::shared_bytes, "Mapped once a host.")
       .def("holder", [](const JoinedPlane& self, int32_t unit) { return self.plane->Holder(unit); })
-      .def("schedule_hashes",
-           [](const JoinedPlane& self, int32_t unit) {
-             return HashesText(self.plane->GatherHash(unit), self.plane->ReduceHash(unit));
-           },
-           "Of the unit's all-gather and ordinary reduce-scatter on this rank.")
+      .def(
+          "schedule_hashes",
+          [](const JoinedPlane& self, int32_t unit) {
+            return HashesText(self.plane->GatherHash(unit), self.plane->ReduceHash(unit));
+          },
+          "Of the unit's all-gather and ordinary reduce-scatter on this rank.")
       .def("proved_hashes", &ProvedHashes,
            "The same for all ranks of the unit's mesh, by rank of the group, as proved at the start.")
       .def("gathered_tensors", [](const JoinedPlane& self, int32_t unit) { return MakeGatheredTensors(*self.plane, unit); })

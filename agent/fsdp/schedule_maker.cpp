@@ -31,7 +31,8 @@ absl::StatusOr<Schedule> ScheduleMaker::Make(CollectiveKind kind, int32_t unit, 
     run.schedules.push_back(*std::move(schedule));
   }
   if (own == run.groups.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the own rank is not in the mesh of unit '", layout_.spec().units[unit].name, "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the own rank is not in the mesh of unit '", layout_.spec().units[unit].name, "'"));
   }
   if (run.schedules[own].steps.empty()) return std::move(run.schedules[own]);  // all is frozen
   if (absl::Status status = collectives::VerifyCollective(layout_, run); !status.ok()) {

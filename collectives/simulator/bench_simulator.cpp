@@ -113,23 +113,26 @@ class Bench {
   // Ranks 0 and 1 send to each other at once and wait.
   double PingPong(int64_t bytes) {
     constexpr int kTimesEach = 4;
-    return Slowest(2, [&] {
-             const int peer = 1 - transport_.rank();
-             for (int i = 0; i < kTimesEach; ++i) {
-               MustBeOk(transport_.PutSignal(peer, absl::MakeConstSpan(source_).subspan(0, bytes), 0, kPing));
-               MustBeOk(transport_.WaitSignal(peer, kPing, 1, Soon()));
-             }
-           }) /
+    return Slowest(2,
+                   [&] {
+                     const int peer = 1 - transport_.rank();
+                     for (int i = 0; i < kTimesEach; ++i) {
+                       MustBeOk(transport_.PutSignal(peer, absl::MakeConstSpan(source_).subspan(0, bytes), 0, kPing));
+                       MustBeOk(transport_.WaitSignal(peer, kPing, 1, Soon()));
+                     }
+                   }) /
            kTimesEach;
   }
 
   // Until a call that sends next to nothing returns.
   double Put() {
     constexpr int kTimesEach = 32;
-    return Slowest(2, [&] {
-             if (transport_.rank() == 1) return MustBeOk(transport_.WaitSignal(0, kPing, kTimesEach, Soon()));
-             for (int i = 0; i < kTimesEach; ++i) MustBeOk(transport_.PutSignal(1, absl::MakeConstSpan(source_).subspan(0, 64), 0, kPing));
-           }) /
+    return Slowest(2,
+                   [&] {
+                     if (transport_.rank() == 1) return MustBeOk(transport_.WaitSignal(0, kPing, kTimesEach, Soon()));
+                     for (int i = 0; i < kTimesEach; ++i)
+                       MustBeOk(transport_.PutSignal(1, absl::MakeConstSpan(source_).subspan(0, 64), 0, kPing));
+                   }) /
            kTimesEach;
   }
 
@@ -232,8 +235,8 @@ std::string Report(const Timings& timings, const std::vector<Case>& cases, bool 
     worst = std::max(worst, error);
     const std::string& name = cases[i].run.schedules[0].collective;
     std::printf("%s, %-14s of %d ranks, shards of %4d KiB: %7.3f ms measured, %7.3f ms simulated, error %4.1f %%\n",
-                one_node ? "shm" : "tcp", name.c_str(), cases[i].ranks, static_cast<int>(cases[i].shard_bytes >> 10), 1e3 * measured,
-                1e3 * simulated, 100 * error);
+                one_node ? "shm" : "tcp", name.c_str(), cases[i].ranks, static_cast<int>(cases[i].shard_bytes >> 10),
+                1e3 * measured, 1e3 * simulated, 100 * error);
     texts.push_back(absl::StrFormat(
         R"({"collective": "%s", "ranks": %d, "shard_bytes": %d, "measured_seconds": %.6g, "simulated_seconds": %.6g, "error": %.4f})",
         name, cases[i].ranks, cases[i].shard_bytes, measured, simulated, error));

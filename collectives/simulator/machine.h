@@ -11,7 +11,8 @@ struct LinkModel {
   double put_seconds = 0;      // of the sender, before it can go on
   bool sender_copies = false;  // the sender's own time goes into the transfer, as with memory shared by processes
   bool multicast = false;      // one write reaches all ranks of the node
-  // The sending host moves the bytes with one of its processors, as over the loopback interface; so it does where the sender copies.
+  // The sending host moves the bytes with one of its processors, as over the loopback interface; so it does where the sender
+  // copies.
   bool takes_processor = false;
 };
 

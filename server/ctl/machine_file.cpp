@@ -81,7 +81,8 @@ absl::StatusOr<collectives::Machine> ParseMachine(const std::string& json, const
     } else if (key == "processors") {
       double processors = 0;
       status = ReadNumber(key, value, false, &processors);
-      if (status.ok() && (processors != std::floor(processors) || processors > 1e6)) status = Invalid(key, "must be a whole number");
+      if (status.ok() && (processors != std::floor(processors) || processors > 1e6))
+        status = Invalid(key, "must be a whole number");
       if (status.ok()) machine.processors = static_cast<int>(processors);
     } else {
       status = Invalid(key, "is unknown");

@@ -1,4 +1,4 @@
-"""Losses of some steps with AdamW are those of stock FSDP2: a few steps on 2 ranks, 50 steps on 1, 2, 3, 4 and 8 ranks marked long."""
+"""Losses of some steps with AdamW are those of stock FSDP2: some steps on 2 ranks; marked long, 50 steps on 1, 2, 3, 4 and 8."""
 
 import functools
 import sys

@@ -35,8 +35,8 @@ def groups_of_all(roll: RollCall, groups: list) -> list[list]:
 
 
 def compare(roll: RollCall, plane, names: list[str]) -> list[str]:
-    """Raises RuntimeError on all ranks where one runs another schedule than was proved for it. Else one line a unit, with the hashes
-    of what this rank runs. Collective."""
+    """Raises RuntimeError on all ranks where one runs another schedule than was proved for it. Else one line a unit, with the
+    hashes of what this rank runs. Collective."""
     own = [plane.schedule_hashes(unit) for unit in range(len(names))]
     said = dict(json.loads(text) for text in roll.say("schedules", json.dumps([plane.rank, own])))
     wrong = [
