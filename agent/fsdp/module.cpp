@@ -208,6 +208,7 @@ void DefinePlane(py::module_& m) {
            }),
            py::arg("unit"), py::arg("widened"), py::arg("divide_factor"), py::arg("present"))
       .def_readonly("widened", &GradientNotice::widened)
+      .def_readonly("slot_vacated", &GradientNotice::slot_vacated, "Rows wait in the unit's slot, and else beside it.")
       .def_readonly("present", &GradientNotice::present);
 
   const auto no_gil = py::call_guard<py::gil_scoped_release>();

@@ -8,8 +8,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-WAIT_SECONDS = 3.0
-JOIN_SECONDS = 6.0
+WAIT_SECONDS = 6.0
+JOIN_SECONDS = 12.0
 STEPS = 3
 # Calls into the collectives of one rank in a run, about.
 CALLS = 75

@@ -22,7 +22,7 @@ from tests.collectives.fault_cases import JOIN_SECONDS, WAIT_SECONDS, Case, priv
 from tests.collectives.two_hosts import TwoHosts, address
 
 # Beside deadlines: start of the ranks, and a machine that does other things.
-SLACK_SECONDS = 12.0
+SLACK_SECONDS = 30.0
 SHARED_MEBIBYTES = 64
 PLACE = re.compile(r"of '(blocks\.\d|root)' in slot \d+, training step \d+, rank (\d)")
 PRELOADED = ["torch.distributed.fsdp", "tidetape", "tests.collectives.features", "tests.collectives.fault_cases"]
@@ -131,7 +131,7 @@ class Runner:
 
     def _listen(self, case, pipes):
         ends, fault, stopped = {}, None, set()
-        deadline = time.monotonic() + 60 + JOIN_SECONDS + 10 * WAIT_SECONDS
+        deadline = time.monotonic() + 120 + JOIN_SECONDS + 10 * WAIT_SECONDS
         while len(ends) + len(stopped) < case.ranks:
             ready = wait([pipe for pipe, rank in pipes.items() if rank not in ends | dict.fromkeys(stopped)], 1.0)
             expect(time.monotonic() < deadline, f"ranks {sorted(set(pipes.values()) - ends.keys() - stopped)} say nothing")
