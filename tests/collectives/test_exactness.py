@@ -74,8 +74,8 @@ class _Heard:
 
 
 def wrong_gradients(rank, dtype_name, per_node, inner=13):
-    """Names of parameters whose gradient shard differs from the reference in any bit, for fresh and for accumulated shards; how many
-    units went the zero-copy way; how many reductions of the second step had their rows in slots, and how many beside them."""
+    """Names of parameters whose gradient shard differs from the reference in any bit, for fresh and for accumulated shards; how
+    many units went the zero-copy way; how many reductions of the second step had their rows in slots, and how many beside them."""
     import torch
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
