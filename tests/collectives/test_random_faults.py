@@ -1,4 +1,4 @@
-"""Something goes wrong at a random moment of a training: ten runs, and two hundred marked long."""
+"""Something goes wrong at a random moment of a training: ten runs, and two hundred. Waits are seconds long, so all is marked long."""
 
 import subprocess
 import sys
@@ -6,6 +6,9 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
+
+
+pytestmark = pytest.mark.long
 
 
 def run(runs, seed):
@@ -19,6 +22,5 @@ def test_ten_runs():
     run(10, seed=1)
 
 
-@pytest.mark.long
 def test_two_hundred_runs():
     run(200, seed=1000)
