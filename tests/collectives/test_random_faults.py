@@ -1,4 +1,4 @@
-"""Something goes wrong at a random moment of a training: ten runs, and two hundred. Waits are seconds long, so all is marked long."""
+"""Something goes wrong at a random moment of a training: ten runs, and two hundred. Each run waits for seconds: all are long."""
 
 import subprocess
 import sys
@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-
 
 pytestmark = pytest.mark.long
 
