@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "collectives/all_gather_schedule.h"
 #include "collectives/reduce_scatter_schedule.h"
 
 namespace tidetape::agent {
 namespace {
 
+using collectives::CollectiveKind;
 using collectives::DType;
 using collectives::Group;
 using collectives::Layout;
@@ -47,19 +47,24 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(Layout layout, std:
 DataPlane::DataPlane(Layout layout, std::vector<Group> groups, std::unique_ptr<collectives::Transport> transport,
                      const Options& options)
     : layout_(std::move(layout)),
-      groups_(std::move(groups)),
       transport_(std::move(transport)),
       options_(options),
+      maker_(layout_, std::move(groups), options.groups_to_prove),
       executor_(*transport_, options.executor),
       board_(*transport_, layout_.arena_bytes(), NoticeBytes(layout_), layout_.signals()),
+      proved_gathers_(layout_.units().size()),
+      proved_reductions_(layout_.units().size()),
       slots_(layout_.slots().size()) {
   for (const auto& unit : layout_.spec().units) unit_names_.push_back(unit.name);
 }
 
 absl::Status DataPlane::MakeGathers() {
-  for (int32_t unit = 0; unit < static_cast<int32_t>(groups_.size()); ++unit) {
-    auto schedule = collectives::AllGatherSchedule(layout_, unit, groups_[unit], options_.schedule);
+  for (int32_t unit = 0; unit < static_cast<int32_t>(layout_.units().size()); ++unit) {
+    auto schedule = maker_.Make(CollectiveKind::kAllGather, unit, options_.schedule, &proved_gathers_[unit]);
     if (!schedule.ok()) return schedule.status();
+    if (maker_.proves()) {
+      if (absl::Status status = ProveReduction(unit); !status.ok()) return status;
+    }
     Gather gather;
     gather.schedule = *std::move(schedule);
     if (gather.schedule.phases.size() == 3) gather.admit_phase = 1;
@@ -91,6 +96,30 @@ absl::Status DataPlane::MakeGathers() {
   return absl::OkStatus();
 }
 
+GradientNotice DataPlane::Ordinary(int32_t unit) const {
+  const Group& group = maker_.group(unit);
+  GradientNotice notice;
+  notice.unit = unit;
+  notice.divide_factor = static_cast<double>(group.shards.size() * std::max<size_t>(1, group.replicas.size()));
+  notice.slot_vacated = StagesInSlot(unit);
+  return notice;
+}
+
+absl::Status DataPlane::ProveReduction(int32_t unit) { return ReduceSchedule(Ordinary(unit), &proved_reductions_[unit]).status(); }
+
+uint64_t DataPlane::ReduceHash(int32_t unit) const {
+  const auto found = reductions_.find(KeyOf(Ordinary(unit)));
+  return found == reductions_.end() ? 0 : found->second.hash();
+}
+
+absl::Status DataPlane::Named(const absl::Status& status, const char* collective, int32_t unit, const char* what,
+                              int64_t training_step) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(collective, " of '", unit_names_[unit], "' in slot ", layout_.units()[unit].slot,
+                                   ", training step ", training_step, ", rank ", rank(), ", ", what, ": ", status.message()));
+}
+
 absl::Status DataPlane::SayReady(const Schedule& schedule) {
   for (int32_t i = schedule.begin(0); i < schedule.end(0); ++i) {
     if (absl::Status status = transport_->Signal(schedule.steps[i].peer, schedule.steps[i].signal); !status.ok()) return status;
@@ -103,7 +132,7 @@ int32_t DataPlane::Holder(int32_t unit) const {
   return slots_[layout_.units()[unit].slot].holder;
 }
 
-absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
+absl::Status DataPlane::Admit(int32_t unit, bool reduction_next, int64_t training_step) {
   if (!broken_.ok()) return broken_;
   const Gather& gather = gathers_[unit];
   bool said_ready = false;
@@ -115,10 +144,12 @@ absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
           absl::StrCat("unit '", unit_names_[unit], "' wants a slot that unit '", unit_names_[slot.holder], "' holds"));
     }
     slot.holder = unit;
+    slot.kept_for_reduction = reduction_next && StagesInSlot(unit);
     said_ready = std::exchange(slot.said_ready, false);
   }
   if (!said_ready) {
-    if (absl::Status status = Keep(SayReady(gather.schedule)); !status.ok()) return status;
+    absl::Status status = Named(SayReady(gather.schedule), "all-gather", unit, "telling that the slot is free", training_step);
+    if (!status.ok()) return Keep(status);
   }
   if (gather.admit_phase < 0) return absl::OkStatus();
   return Keep(executor_.RunPhase(gather.schedule, gather.admit_phase, {}, training_step));
@@ -139,21 +170,38 @@ absl::Status DataPlane::Finish(int32_t unit, int64_t training_step) {
 }
 
 void DataPlane::Release(int32_t unit) {
-  const Gather& gather = gathers_[unit];
   {
     const std::lock_guard lock(mutex_);
     Slot& slot = slots_[layout_.units()[unit].slot];
     slot.holder = -1;
-    slot.said_ready = gather.ready_early;
+    if (slot.kept_for_reduction) return;
   }
   // A lost peer shows at the next wait.
-  if (gather.ready_early) SayReady(gather.schedule).IgnoreError();
+  SayReadyEarly(unit).IgnoreError();
+}
+
+absl::Status DataPlane::SayReadyEarly(int32_t unit) {
+  const Gather& gather = gathers_[unit];
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[layout_.units()[unit].slot];
+    if (slot.holder >= 0 || slot.said_ready || !gather.ready_early) return absl::OkStatus();
+    slot.said_ready = true;
+    slot.kept_for_reduction = false;
+  }
+  return SayReady(gather.schedule);
 }
 
 absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t training_step) {
   if (!broken_.ok()) return broken_;
-  const Group& group = groups_[own.unit];
+  const Group& group = maker_.group(own.unit);
   const size_t parameters = own.present.size();
+  {
+    const std::lock_guard lock(mutex_);
+    const Slot& slot = slots_[layout_.units()[own.unit].slot];
+    // Once it is told ready, others may write there.
+    own.slot_vacated = StagesInSlot(own.unit) && slot.holder < 0 && !slot.said_ready;
+  }
   // First along the shards, then along the copies: so all ranks of the mesh have merged all notices.
   for (const std::vector<int32_t>* peers : {&group.shards, &group.replicas}) {
     if (peers->size() < 2) continue;
@@ -166,22 +214,21 @@ absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t trai
       status = own.Merge(GradientNotice::Decode((*records)[i], parameters), (*peers)[i], unit_names_);
     }
     if (status.ok()) continue;
-    return Keep(absl::Status(status.code(), absl::StrCat("reduce-scatter of '", unit_names_[own.unit], "', training step ",
-                                                         training_step, ", rank ", group.rank(), ", notices: ", status.message())));
+    return Keep(Named(status, "reduce-scatter", own.unit, "notices", training_step));
   }
   return own;
 }
 
-absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& agreed) {
-  const auto key = std::make_pair(agreed.unit, std::make_pair(agreed.widened, agreed.divide_factor));
-  const auto found = reductions_.find(key);
+absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& agreed, ScheduleMaker::Hashes* proved) {
+  const auto found = reductions_.find(KeyOf(agreed));
   if (found != reductions_.end()) return &found->second;
   collectives::ScheduleOptions options = options_.schedule;
   options.divide_factor = agreed.divide_factor;
+  options.slot_vacated = agreed.slot_vacated;
   if (agreed.widened) options.gradient_dtype = DType::kFloat32;
-  auto schedule = collectives::ReduceScatterSchedule(layout_, agreed.unit, groups_[agreed.unit], options);
+  auto schedule = maker_.Make(CollectiveKind::kReduceScatter, agreed.unit, options, proved);
   if (!schedule.ok()) return Keep(schedule.status());
-  return &reductions_.emplace(key, *std::move(schedule)).first->second;
+  return &reductions_.emplace(KeyOf(agreed), *std::move(schedule)).first->second;
 }
 
 absl::Status DataPlane::ReduceGradients(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers,
@@ -204,7 +251,7 @@ absl::Status DataPlane::FinishReduction(const GradientNotice& agreed, const coll
   for (int32_t phase = collectives::GradientsFreePhase(**schedule) + 1; phase < phases; ++phase) {
     if (absl::Status status = Keep(executor_.RunPhase(**schedule, phase, buffers, training_step)); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  return Keep(Named(SayReadyEarly(agreed.unit), "reduce-scatter", agreed.unit, "telling that the slot is free", training_step));
 }
 
 absl::Status DataPlane::Keep(absl::Status status) {

@@ -10,7 +10,7 @@ namespace {
 // The records of two ranks never leave their machines' kind: same release, same byte order.
 struct Head {
   int32_t unit;
-  uint32_t widened;
+  uint16_t widened, slot_vacated;
   double divide_factor;
 };
 
@@ -24,7 +24,7 @@ size_t GradientNotice::EncodedBytes(size_t parameters) { return sizeof(Head) + (
 
 std::string GradientNotice::Encode() const {
   std::string bytes(EncodedBytes(present.size()), '\0');
-  const Head head = {unit, widened ? 1U : 0U, divide_factor};
+  const Head head = {unit, widened, slot_vacated, divide_factor};
   std::memcpy(bytes.data(), &head, sizeof head);
   for (size_t p = 0; p < present.size(); ++p) {
     if (present[p]) bytes[sizeof head + p / 8] = static_cast<char>(bytes[sizeof head + p / 8] | 1 << p % 8);
@@ -35,7 +35,7 @@ std::string GradientNotice::Encode() const {
 GradientNotice GradientNotice::Decode(absl::string_view bytes, size_t parameters) {
   Head head;
   std::memcpy(&head, bytes.data(), sizeof head);
-  GradientNotice notice = {head.unit, head.widened != 0, head.divide_factor, std::vector<bool>(parameters)};
+  GradientNotice notice = {head.unit, head.widened != 0, head.divide_factor, head.slot_vacated != 0, std::vector<bool>(parameters)};
   for (size_t p = 0; p < parameters; ++p) notice.present[p] = (bytes[sizeof head + p / 8] >> p % 8 & 1) != 0;
   return notice;
 }
@@ -52,6 +52,7 @@ absl::Status GradientNotice::Merge(const GradientNotice& other, int32_t other_ra
                                                       divide_factor, "; set the same gradient divide factor on all ranks"));
   }
   widened = widened || other.widened;
+  slot_vacated = slot_vacated && other.slot_vacated;
   for (size_t p = 0; p < present.size(); ++p) present[p] = present[p] || other.present[p];
   return absl::OkStatus();
 }

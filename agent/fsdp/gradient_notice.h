@@ -1,8 +1,10 @@
-// What a rank says before it reduces a unit: which parameters have a gradient here, in which dtype, and the divide factor.
+// What a rank says before it reduces a unit: which parameters have a gradient here, in which dtype, the divide factor, and whether
+// the unit's slot is vacated.
 //
 // Ranks may differ in what they have, not in what they do with it. So each sends its notice to the ranks that reduce with it, and
 // all merge the same notices to the same result: a parameter has a gradient if some rank has one, gradients travel as float32 if
-// some rank has float32 ones. What cannot be merged is an error on all ranks, at once and not at a deadline.
+// some rank has float32 ones, rows are staged in the slot if all ranks have vacated it. What cannot be merged is an error on all
+// ranks, at once and not at a deadline.
 #ifndef TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
 #define TIDETAPE_AGENT_FSDP_GRADIENT_NOTICE_H_
 
@@ -19,6 +21,7 @@ struct GradientNotice {
   int32_t unit = 0;
   bool widened = false;  // some gradients are float32 where autograd leaves bfloat16: sums of several micro-batches
   double divide_factor = 1;
+  bool slot_vacated = false;
   std::vector<bool> present;  // by parameter of the unit
 
   // Of fixed size for a number of parameters.

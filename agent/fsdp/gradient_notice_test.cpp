@@ -7,7 +7,7 @@ namespace {
 
 const std::vector<std::string> kUnits = {"blocks.0", "blocks.1"};
 
-GradientNotice Notice(std::vector<bool> present) { return {1, false, 4, std::move(present)}; }
+GradientNotice Notice(std::vector<bool> present) { return {1, false, 4, true, std::move(present)}; }
 
 TEST(GradientNotice, IsTheSameAfterTheWay) {
   // More than one byte of parameters, and not a whole number of them.
@@ -33,6 +33,15 @@ TEST(GradientNotice, IsWideWhereSomeRankHasFloats) {
   other.widened = true;
   ASSERT_TRUE(own.Merge(other, 2, kUnits).ok());
   EXPECT_TRUE(own.widened);
+}
+
+TEST(GradientNotice, ASlotIsVacatedWhereAllRanksHaveVacatedIt) {
+  GradientNotice own = Notice({true}), other = Notice({true});
+  ASSERT_TRUE(own.Merge(GradientNotice::Decode(other.Encode(), 1), 2, {}).ok());
+  EXPECT_TRUE(own.slot_vacated);
+  other.slot_vacated = false;
+  ASSERT_TRUE(own.Merge(GradientNotice::Decode(other.Encode(), 1), 2, {}).ok());
+  EXPECT_FALSE(own.slot_vacated);
 }
 
 TEST(GradientNotice, OtherUnitsAreNamed) {

@@ -38,6 +38,10 @@ class TwoHosts:
     def meeting(self):
         return f"tcp://{address(0)}:{PORT}"
 
+    def cable(self, state):
+        """Takes the cable away, or puts it back: "down" or "up"."""
+        self._run(0, "ip", "link", "set", "cable0", state)
+
     def enter(self, per_host):
         """For run_ranks: takes a rank to its host, `per_host` ranks on each."""
         return functools.partial(_enter, tuple(holder.pid for holder in self._holders), per_host)

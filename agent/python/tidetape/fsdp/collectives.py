@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
-from . import hook
+from . import hook, proof
 from .layout_draft import LayoutDraft, host_ranks_of, parameters_after_forward, parameters_of
 from .options import CollectiveOptions
 from .roll_call import RollCall
@@ -43,6 +43,8 @@ class Collectives:
         self.covered_share = 0.0
         """Share of the gathered bytes that goes the zero-copy way."""
         self.layout_hash = ""
+        self.proved_schedules: list[str] = []
+        """In debug mode, one line a unit with the hashes of the schedules that were proved and are run."""
         self.arena_bytes: dict[str, int] = {}
         """Mapped bytes: "private" for this rank alone, "shared" once a host."""
         self.training_step = 0
@@ -140,6 +142,9 @@ class Collectives:
         options.address = self._address() if len(set(hosts)) > 1 else ""
         options.join_seconds, options.wait_seconds = self.options.join_seconds, self.options.wait_seconds
         options.chunk_bytes = self.options.chunk_bytes
+        proves = "yes" in roll.say("proof-wanted", "yes" if proof.wanted(self.options.verify_schedules) else "no")
+        if proves:
+            options.groups_to_prove = proof.groups_of_all(roll, groups)
         plane, error = None, ""
         try:
             plane = native.DataPlane.join(layout, groups, roll.set, roll.wait, options)
@@ -148,6 +153,12 @@ class Collectives:
         for member, problem in enumerate(roll.say("verdict", error)):
             if problem:
                 raise RuntimeError(f"rank {members[member]}: {problem}")
+        if proves:
+            names = [unit.name for unit in units if not unit.reason]
+            names += [f"{unit.name} after forward" for unit in units if not unit.reason and unit.mesh_after_forward is not None]
+            self.proved_schedules = proof.compare(roll, plane, names)
+            for line in self.proved_schedules:
+                _log.info("tidetape: %s", line)
         self._adopt(plane, layout, [unit for unit in units if not unit.reason])
         self._counted_bytes = plane.private_bytes + plane.shared_bytes // hosts.count(native.host_id())
         _native._C.meter_count(self._counted_bytes)
