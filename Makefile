@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/agent/python:$(CURDIR)
 # Arguments for the program that a target runs, as in: make demo ARGS=--steps=20
 ARGS ?=
 
-.PHONY: help setup build demo test test-long bench-replay bench-training bench-planner bench-collectives bench-server gpu-check lint wheel deb dashboards manifests
+.PHONY: help setup build demo test test-long bench-replay bench-rivals bench-training bench-fidelity bench-planner bench-collectives bench-server gpu-check lint wheel deb dashboards manifests
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,14 @@ test-long: build ## Run the tests that take minutes each
 bench-replay: build ## Time replay against checkpointing and its rivals
 	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_replay $(ARGS)
 
+bench-rivals: build ## Time Tidetape at the memory of each rival, and draw all points
+	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_rivals $(ARGS)
+
 bench-training: build ## Train 500 steps with and without Tidetape and its rivals, and find the batches that fit
 	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_training $(ARGS)
+
+bench-fidelity: build ## Compare predicted with measured peaks and replay times on six kinds of models
+	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_fidelity $(ARGS)
 
 bench-planner: build ## Time the planner on tapes of many sizes
 	@bazel-bin/planner/bench_planner $(ARGS)

@@ -64,16 +64,40 @@ void AddScaledFloat32s(std::byte* __restrict destination, const std::byte* __res
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kBlock = 2048;  // elements whose sums stay in the first-level cache
 
+TT_VECTOR_CLONES
+void ScaleBFloat16Pairs(std::byte* __restrict destination, const std::byte* __restrict first, const std::byte* __restrict second,
+                        float factor, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    StoreFloat(destination + 4 * i, factor * (LoadBFloat16(first + 2 * i) + LoadBFloat16(second + 2 * i)));
+  }
+}
+
+TT_VECTOR_CLONES
+void AddScaledBFloat16Pairs(std::byte* __restrict destination, const std::byte* __restrict first,
+                            const std::byte* __restrict second, float factor, int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i) {
+    const float sum = LoadBFloat16(first + 2 * i) + LoadBFloat16(second + 2 * i);
+    StoreFloat(destination + 4 * i, LoadFloat(destination + 4 * i) + factor * sum);
+  }
+}
+
+TT_VECTOR_CLONES
+void AddBFloat16Pairs(std::byte* __restrict destination, const std::byte* __restrict first, const std::byte* __restrict second,
+                      int64_t elements) {
+  for (int64_t i = 0; i < elements; ++i)
+    StoreFloat(destination + 4 * i, LoadBFloat16(first + 2 * i) + LoadBFloat16(second + 2 * i));
+}
+
 // Elements [first, first + count) of the sources.
 void SumBlock(std::byte* sums, absl::Span<const std::byte* const> sources, DType dtype, int64_t first, int64_t count) {
-  for (size_t s = 0; s < sources.size(); ++s) {
-    const std::byte* const source = sources[s] + first * DTypeBytes(dtype);
-    if (s == 0) {
-      StoreFloats(sums, source, dtype, count);
-    } else {
-      AddFloats(sums, source, dtype, count);
-    }
+  size_t s = 1;
+  if (dtype == DType::kBFloat16 && sources.size() > 1) {
+    AddBFloat16Pairs(sums, sources[0] + 2 * first, sources[1] + 2 * first, count);
+    s = 2;
+  } else {
+    StoreFloats(sums, sources[0] + first * DTypeBytes(dtype), dtype, count);
   }
+  for (; s < sources.size(); ++s) AddFloats(sums, sources[s] + first * DTypeBytes(dtype), dtype, count);
 }
 
 }  // namespace
@@ -102,6 +126,11 @@ void SumFloats(std::byte* destination, absl::Span<const std::byte* const> source
 
 void ScaleSum(std::byte* destination, absl::Span<const std::byte* const> sources, DType dtype, float factor, bool accumulate,
               int64_t elements) {
+  if (sources.size() == 2 && dtype == DType::kBFloat16) {
+    // Two ranks, in one pass.
+    return accumulate ? AddScaledBFloat16Pairs(destination, sources[0], sources[1], factor, elements)
+                      : ScaleBFloat16Pairs(destination, sources[0], sources[1], factor, elements);
+  }
   std::byte sums[kBlock * kFloatBytes];
   for (int64_t done = 0; done < elements; done += kBlock) {
     const int64_t count = std::min(kBlock, elements - done);

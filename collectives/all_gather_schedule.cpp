@@ -24,8 +24,9 @@ class AllGatherBuilder {
         group_(group),
         options_(options),
         data_(layout.GatherSignal(layout.units()[unit].slot)),
-        builder_("all-gather", layout.spec().units[unit].name, group.rank(), layout.ReadySignal(layout.units()[unit].slot),
-                 options) {
+        shared_(layout.shared(layout.units()[unit].slot)),
+        builder_("all-gather", layout.spec().units[unit].name, layout.units()[unit].slot, group.rank(),
+                 layout.ReadySignal(layout.units()[unit].slot), options) {
     for (int32_t local = 0; local < group.per_node; ++local) {
       if (local != group.local()) local_peers_.push_back(group.rank_at(group.node(), local));
     }
@@ -33,12 +34,11 @@ class AllGatherBuilder {
 
   Schedule Build() {
     const bool doubling = options_.rail == RailAlgorithm::kDoubling && (group_.nodes() & (group_.nodes() - 1)) == 0;
-    const bool shared = layout_.shared(layout_.units()[unit_].slot);
     builder_.BeginPhase("ready");
     for (int32_t local = 0; local < group_.per_node; ++local) {
-      if (local != group_.local() && (shared || CountOfRail(local) > 0)) builder_.Ready(group_.rank_at(group_.node(), local));
+      if (local != group_.local() && (shared_ || CountOfRail(local) > 0)) builder_.Ready(group_.rank_at(group_.node(), local));
     }
-    if (shared) {
+    if (shared_) {
       builder_.BeginPhase("admit");
       for (int32_t peer : local_peers_) builder_.AwaitReady(peer);
     }
@@ -74,10 +74,13 @@ class AllGatherBuilder {
   }
 
   int32_t Count(int32_t node, int32_t local) const { return static_cast<int32_t>(Chunks(node, local).size()); }
-  // Of all that (own node, local) hands on to its node.
+  // Signals for all that (own node, local) hands on to its node.
   int32_t CountOfRail(int32_t local) const {
     int32_t count = 0;
-    for (int32_t node = 0; node < group_.nodes(); ++node) count += Count(node, local);
+    for (int32_t node = 0; node < group_.nodes(); ++node) {
+      const int32_t chunks = Count(node, local);
+      count += shared_ && node == group_.node() ? std::min(1, chunks) : chunks;
+    }
     return count;
   }
 
@@ -85,8 +88,14 @@ class AllGatherBuilder {
   void Send(int32_t peer, const Chunk& chunk) {
     builder_.Put(peer, {Buffer::kArena, 0, chunk.offset}, chunk.offset, chunk.bytes, data_, true);
   }
+  // In a slot that the host shares the bytes are there already: the others are only told.
   void HandOn(const Chunk& chunk) {
+    if (shared_) return Tell();
     builder_.Multicast(local_peers_, {Buffer::kArena, 0, chunk.offset}, chunk.offset, chunk.bytes, data_);
+  }
+
+  void Tell() {
+    for (int32_t peer : local_peers_) builder_.Signal(peer, data_);
   }
 
   // What `node` holds before the round that bridges `distance`.
@@ -127,8 +136,11 @@ class AllGatherBuilder {
     if (group_.nodes() == 1) HandOnOwn();
   }
 
+  // The own shard is written before the phase begins, so one word is enough for all of it.
   void HandOnOwn() {
-    for (const Chunk& chunk : Chunks(group_.node(), group_.local())) HandOn(chunk);
+    const std::vector<Chunk> chunks = Chunks(group_.node(), group_.local());
+    if (shared_ && !chunks.empty()) return Tell();
+    for (const Chunk& chunk : chunks) HandOn(chunk);
   }
 
   int32_t Back(int32_t steps) const { return (group_.node() - steps + group_.nodes()) % group_.nodes(); }
@@ -142,9 +154,13 @@ class AllGatherBuilder {
   // Chunk by chunk, so that a rank hands on a shard while the rest of it arrives.
   void Circle() {
     const int32_t next = RailRank((group_.node() + 1) % group_.nodes()), previous = RailRank(Back(1));
-    for (int32_t s = 0; s < group_.nodes(); ++s) {
+    if (group_.nodes() > 1) {
+      for (const Chunk& chunk : Chunks(group_.node(), group_.local())) Send(next, chunk);
+    }
+    HandOnOwn();
+    for (int32_t s = 1; s < group_.nodes(); ++s) {
       for (const Chunk& chunk : Chunks(Back(s), group_.local())) {
-        if (s > 0) builder_.Wait(previous, data_, 1);
+        builder_.Wait(previous, data_, 1);
         if (s + 1 < group_.nodes()) Send(next, chunk);
         HandOn(chunk);
       }
@@ -156,6 +172,7 @@ class AllGatherBuilder {
   const Group& group_;
   const ScheduleOptions& options_;
   const int32_t data_;
+  const bool shared_;
   ScheduleBuilder builder_;
   std::vector<int32_t> local_peers_;
 };

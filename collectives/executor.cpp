@@ -39,9 +39,10 @@ absl::Status Executor::RunSteps(const Schedule& schedule, int32_t phase, int32_t
   for (int32_t i = begin; i < end; ++i) {
     absl::Status status = RunStep(schedule, schedule.steps[i], buffers);
     if (status.ok()) continue;
-    return absl::Status(status.code(), absl::StrCat(schedule.collective, " of '", schedule.unit, "', training step ", training_step,
-                                                    ", rank ", schedule.rank, ", phase '", schedule.phases[phase].name, "', ",
-                                                    StepText(schedule, i), ": ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat(schedule.collective, " of '", schedule.unit, "' in slot ", schedule.slot, ", training step ",
+                                     training_step, ", rank ", schedule.rank, ", phase '", schedule.phases[phase].name, "', ",
+                                     StepText(schedule, i), ": ", status.message()));
   }
   return absl::OkStatus();
 }

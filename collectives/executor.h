@@ -37,9 +37,9 @@ struct ExecutorOptions {
 // Not safe for use from several threads at once; schedules that overlap in time need an executor and a thread each. The transport
 // must outlive it.
 //
-// An error names the collective, unit, training step, rank, step of the schedule with peer, signal and slot, and says what the
-// transport said, whose code it has. What was received by then stays where it is: the unit's slot is in no defined state, and the
-// group must be made anew (transport.h). InvalidArgument: a buffer is smaller than the schedule needs.
+// An error names the collective, unit, slot, training step, rank, step of the schedule with peer, signal and slot, and says what
+// the transport said, whose code it has. What was received by then stays where it is: the unit's slot is in no defined state, and
+// the group must be made anew (transport.h). InvalidArgument: a buffer is smaller than the schedule needs.
 class Executor {
  public:
   Executor(Transport& transport, ExecutorOptions options) : transport_(transport), options_(std::move(options)) {}

@@ -341,7 +341,7 @@ TEST(ExecutorTest, NamesPeerUnitSlotAndStepWhenADeadlinePasses) {
   const ReduceBuffers buffers{{gradient}, {{absl::MakeSpan(shard), false}}};
   const absl::Status status = Executor(*transport, {absl::Milliseconds(30)}).Run(*schedule, buffers, 41);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduce-scatter of 'layers.7', training step 41, rank 0"),
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("reduce-scatter of 'layers.7' in slot 0, training step 41, rank 0"),
                                                    HasSubstr("from rank 1"), HasSubstr("0 of 1 have come")));
 }
 

@@ -137,18 +137,20 @@ void Layout::PlaceReduction() {
   for (UnitPlace& unit : units_) {
     if (unit.reduced_elements == 0) continue;
     const Region& slot = slots_[unit.slot];
-    int64_t free = options.reuse_slots && !shared(unit.slot) ? slot.bytes : 0;
-    if (const int64_t bytes = RoundUp(needed(unit), kRegionAlignment); bytes <= free) {
+    int64_t free = options.reuse_slots ? slot.bytes : 0;
+    const bool sums_beside = shared(unit.slot) || options.spare_staging;
+    if (const int64_t bytes = RoundUp(needed(unit), kRegionAlignment); bytes <= free && !sums_beside) {
       free -= bytes;
       unit.accumulators = {absl::StrCat("accumulators in ", slot.name), slot.offset + free, bytes};
     } else {
       own_accumulators = std::max(own_accumulators, std::min(bytes, RoundUp(options.accumulator_bytes, kRegionAlignment)));
     }
-    if (staging_bytes <= free) {
-      unit.staging = {absl::StrCat("staging in ", slot.name), slot.offset, free};  // all that is left costs nothing
-    } else {
-      own_staging = staging_bytes;
+    const int64_t part = shared(unit.slot) ? free / unit.mesh.per_node / kParameterAlignment * kParameterAlignment : free;
+    if (staging_bytes <= part) {
+      unit.staging = {absl::StrCat("staging in ", slot.name), slot.offset, part};  // all that is left costs nothing
+      unit.staging_stride = shared(unit.slot) ? part : 0;
     }
+    if (staging_bytes > part || options.spare_staging) own_staging = staging_bytes;
   }
   staging_ = Append("staging", own_staging, arena_bytes_);
   accumulators_ = Append("accumulators", own_accumulators, arena_bytes_);
@@ -199,6 +201,7 @@ std::string Layout::description() const {
   line("host_ranks", spec_.options.host_ranks);
   line("staging_bytes", spec_.options.staging_bytes);
   line("reuse_slots", spec_.options.reuse_slots ? "yes" : "no");
+  line("spare_staging", spec_.options.spare_staging ? "yes" : "no");
   line("accumulator_bytes", spec_.options.accumulator_bytes);
   line("least_piece_bytes", spec_.options.least_piece_bytes);
   for (size_t u = 0; u < units_.size(); ++u) {

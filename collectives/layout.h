@@ -14,7 +14,8 @@
 // resharding has vacated by then, if they fit.
 //
 // Slots whose bytes are the same on all ranks of a host may be one memory for all of them (LayoutOptions::host_ranks). Such a slot
-// may be written again only after all ranks of the host have finished with it, and is never reused for sums.
+// may be written again only after all ranks of the host have finished with it. Reused, it is cut into one part a rank for staging,
+// as large as a node's rows of one rank; sums, twice that size, never go there.
 //
 // Offsets depend on the spec alone. Ranks compare hash() at the start, and description() where hashes differ.
 #ifndef TIDETAPE_COLLECTIVES_LAYOUT_H_
@@ -53,7 +54,8 @@ struct UnitPlace {
   int64_t bytes = 0;  // of the slot that the unit uses
   std::vector<ParameterPlace> parameters;
   int64_t reduced_elements = 0;  // of the largest shard: elements with a gradient, shared ones once
-  Region staging;                // empty where nothing is reduced
+  Region staging;                // of local rank 0; empty where nothing is reduced
+  int64_t staging_stride = 0;    // from one local rank's staging to the next one's; 0 where each has its own memory
   Region accumulators;           // one block of float32 a node; not used within one node and one copy
 };
 
@@ -73,7 +75,7 @@ class Layout {
   // The part of the arena that a host's ranks share: the first slots. Empty where nothing is shared.
   Region shared_region() const;
   bool shared(int32_t slot) const { return slot < shared_slots_; }
-  // The regions beside the slots; empty where every unit uses its slot.
+  // The regions beside the slots; empty where every unit uses its slot, and may rely on it.
   const Region& staging() const { return staging_; }
   const Region& accumulators() const { return accumulators_; }
   int64_t arena_bytes() const { return arena_bytes_; }

@@ -49,9 +49,11 @@ struct LayoutOptions {
   int32_t host_ranks = 0;
   // For what is received but not yet added, on one rank, however many ranks there are. Cut into slots by the schedules.
   int64_t staging_bytes = int64_t{8} << 20;
-  // Sums wait in the slot that resharding the unit vacated, where they fit and the slot is the rank's own. Otherwise they have a
-  // region of their own.
+  // Staging and sums lie in the slot that resharding the unit vacated, where they fit; of a slot that a host shares each rank has a
+  // part for its staging. Otherwise they have regions of their own.
   bool reuse_slots = true;
+  // A reduction may find its slot taken: there are regions beside the slots for it, and sums always lie there.
+  bool spare_staging = false;
   // The most bytes of that region; units that need more are reduced in several rounds.
   int64_t accumulator_bytes = int64_t{64} << 20;
   // A shard that is scattered over its parameter in pieces smaller than this is not worth placing directly.

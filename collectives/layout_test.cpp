@@ -164,7 +164,8 @@ TEST(LayoutTest, NeighboursInTheForwardPassShareNoSlot) {
   EXPECT_THAT(slots, ElementsAre(0, 1, 2, 3, 0, 1, 2));
 }
 
-// Units whose ranks on a host hold the same bytes come first, in slots of their own, and sums never go there.
+// Units whose ranks on a host hold the same bytes come first, in slots of their own. Sums never go there; for staging each rank has
+// its part.
 TEST(LayoutTest, SharesSlotsOnlyWhereAHostHoldsTheSame) {
   LayoutSpec spec = OneUnit(8, {Make("w", {1024, 64})});
   spec.meshes[0].per_node = 4;
@@ -177,7 +178,25 @@ TEST(LayoutTest, SharesSlotsOnlyWhereAHostHoldsTheSame) {
   EXPECT_TRUE(layout.shared(layout.units()[1].slot));
   EXPECT_EQ(layout.shared_region().bytes, 1024 * 64 * 2);
   EXPECT_GE(layout.units()[1].accumulators.offset, 2 * layout.shared_region().bytes);
-  EXPECT_GE(layout.units()[1].staging.offset, 2 * layout.shared_region().bytes);
+  EXPECT_EQ(layout.units()[1].staging.offset, 0);
+  EXPECT_EQ(layout.units()[1].staging.bytes, 1024 * 64 * 2 / 4);
+  EXPECT_EQ(layout.units()[1].staging_stride, layout.units()[1].staging.bytes);
+  spec.options.staging_bytes = 1024 * 64 * 2;
+  const Layout beside = Create(spec);
+  EXPECT_EQ(beside.units()[1].staging.offset, beside.staging().offset);
+  EXPECT_EQ(beside.units()[1].staging_stride, 0);
+}
+
+TEST(LayoutTest, KeepsStagingAndSumsBesideSlotsThatMayBeTaken) {
+  LayoutSpec spec = OneUnit(8, {Make("w", {1024, 64})});
+  spec.meshes[0].per_node = 4;
+  spec.options.staging_bytes = 8192;
+  spec.options.spare_staging = true;
+  const Layout layout = Create(spec);
+  EXPECT_EQ(layout.units()[0].staging.bytes, 1024 * 64 * 2);
+  EXPECT_EQ(layout.staging().bytes, 8192);
+  EXPECT_EQ(layout.accumulators().bytes, 2 * 128 * 64 * 4);
+  EXPECT_EQ(layout.units()[0].accumulators.offset, layout.accumulators().offset);
 }
 
 TEST(LayoutTest, GroupsDtypesAndSharesStorage) {

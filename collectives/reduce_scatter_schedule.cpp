@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kSumBytes = 4;
 constexpr int64_t kSlotAlignment = 64;
-constexpr int32_t kMostRingSlots = 16;
+constexpr int32_t kMostSlots = 16;  // where all that fit are taken
 
 int64_t RoundDown(int64_t value, int64_t multiple) { return value / multiple * multiple; }
 
@@ -25,10 +25,18 @@ struct Plan {
   bool direct = false;         // sums are final where they are made, and go straight to the outputs
   int64_t round_elements = 0;  // of each block in one round
   int32_t rounds = 0;
-  int64_t sums = 0;  // offset of the blocks
+  int64_t sums = 0;            // offset of the blocks
+  bool host_vacates = false;   // all ranks of the host had the memory of all staging
+  int64_t staging_stride = 0;  // of the places below, which are local rank 0's
   StagingSlots rows, rail, replica;
+  int32_t row_slots = 0;  // of one sender
 
   int64_t block(int32_t node) const { return sums + node * round_elements * kSumBytes; }
+  // The places in the arena of that local rank.
+  StagingSlots Of(int32_t local, StagingSlots slots) const {
+    slots.offset += local * staging_stride;
+    return slots;
+  }
 };
 
 absl::StatusOr<StagingSlots> CutStaging(const Layout& layout, int32_t unit, int64_t offset, int64_t bytes, int32_t slots,
@@ -45,27 +53,36 @@ absl::StatusOr<StagingSlots> CutStaging(const Layout& layout, int32_t unit, int6
 
 absl::StatusOr<Plan> MakePlan(const Layout& layout, int32_t unit, const Group& group, const ScheduleOptions& options) {
   const UnitPlace& place = layout.units()[unit];
+  const Region& staging = options.slot_vacated ? place.staging : layout.staging();
+  const Region& accumulators = options.slot_vacated ? place.accumulators : layout.accumulators();
   Plan plan;
-  plan.sums = place.accumulators.offset;
+  plan.sums = accumulators.offset;
+  plan.staging_stride = options.slot_vacated ? place.staging_stride : 0;
+  plan.host_vacates = plan.staging_stride > 0;
   plan.direct = group.nodes() == 1 && group.replicas.size() <= 1;
-  const int64_t elements_each = plan.direct ? place.reduced_elements : place.accumulators.bytes / kSumBytes / group.nodes();
+  const int64_t elements_each = plan.direct ? place.reduced_elements : accumulators.bytes / kSumBytes / group.nodes();
   plan.round_elements = std::min(elements_each, place.reduced_elements);
   plan.rounds = static_cast<int32_t>((place.reduced_elements + plan.round_elements - 1) / plan.round_elements);
 
   const bool rows = group.per_node > 1, rail = group.nodes() > 1, replica = group.replicas.size() > 1;
   const int32_t users = rows + rail + replica;
   if (users == 0) return plan;
-  const int64_t share = RoundDown(place.staging.bytes / users, kSlotAlignment);
-  int64_t offset = place.staging.offset;
+  const int64_t share = RoundDown(staging.bytes / users, kSlotAlignment);
+  int64_t offset = staging.offset;
   const auto cut = [&](StagingSlots& slots, int32_t count) {
     auto made = CutStaging(layout, unit, offset, share, count, options.chunk_bytes);
     if (made.ok()) slots = *made;
     offset += share;
     return made.status();
   };
-  const int32_t ring_slots = static_cast<int32_t>(std::clamp<int64_t>(share / options.chunk_bytes, 2, kMostRingSlots));
+  const auto fitting = [&](int64_t bytes) {
+    return static_cast<int32_t>(std::clamp<int64_t>((bytes + options.chunk_bytes - 1) / options.chunk_bytes, 2, kMostSlots));
+  };
+  const int32_t ring_slots = fitting(share);
   if (rows) {
-    if (absl::Status status = cut(plan.rows, (group.per_node - 1) * options.staging_slots); !status.ok()) return status;
+    const int32_t senders = group.per_node - 1;
+    plan.row_slots = options.staging_slots > 0 ? options.staging_slots : fitting(share / senders);
+    if (absl::Status status = cut(plan.rows, senders * plan.row_slots); !status.ok()) return status;
   }
   if (rail) {
     if (absl::Status status = cut(plan.rail, ring_slots); !status.ok()) return status;
@@ -91,14 +108,18 @@ class ReduceScatterBuilder {
         group_(group),
         options_(options),
         plan_(plan),
-        builder_("reduce-scatter", layout.spec().units[unit].name, group.rank(), layout.Signal(ReduceSignal::kReady), options) {}
+        builder_("reduce-scatter", layout.spec().units[unit].name, layout.units()[unit].slot, group.rank(),
+                 layout.Signal(ReduceSignal::kReady), options) {}
 
   Schedule Build() {
     MakeRows();
     MakeRings();
     builder_.BeginPhase("ready");
     for (const InChannel& in : rows_in_) {
-      if (!rows_[group_.local()].empty()) builder_.Ready(group_.rank_at(group_.node(), Local(in)));
+      if (plan_.host_vacates || !rows_[group_.local()].empty()) builder_.Ready(group_.rank_at(group_.node(), Local(in)));
+    }
+    for (const InChannel& in : rows_in_) {
+      if (plan_.host_vacates) builder_.AwaitReady(group_.rank_at(group_.node(), Local(in)));
     }
     if (rail_->receives()) builder_.Ready(rail_place_.previous);
     if (ReceivesFromReplica()) builder_.Ready(replica_place_.previous);
@@ -128,7 +149,7 @@ class ReduceScatterBuilder {
     return order < group_.local() ? order : order + 1;
   }
   int64_t RowSlot(int32_t sender, int32_t receiver, int32_t slot) const {
-    return plan_.rows.at(SenderOrder(sender, receiver) * options_.staging_slots + slot);
+    return plan_.Of(receiver, plan_.rows).at(SenderOrder(sender, receiver) * plan_.row_slots + slot);
   }
 
   void MakeRows() {
@@ -155,9 +176,9 @@ class ReduceScatterBuilder {
     const int32_t data = layout_.Signal(ReduceSignal::kRows), free = layout_.Signal(ReduceSignal::kRowsFree);
     for (int32_t local = 0; local < group_.per_node; ++local) {
       const int32_t peer = group_.rank_at(group_.node(), local);
-      rows_out_.emplace_back(peer, data, free, options_.staging_slots);
+      rows_out_.emplace_back(peer, data, free, plan_.row_slots);
       if (local == group_.local()) continue;
-      rows_in_.emplace_back(peer, data, free, options_.staging_slots, static_cast<int32_t>(rows_[group_.local()].size()));
+      rows_in_.emplace_back(peer, data, free, plan_.row_slots, static_cast<int32_t>(rows_[group_.local()].size()));
     }
   }
 
@@ -182,9 +203,10 @@ class ReduceScatterBuilder {
         parts.push_back({own.offset + begin * kSumBytes, end - begin});
       }
     }
-    rail_ = std::make_unique<RingReduce>(rail_place_, plan_.rail, layout_.Signal(ReduceSignal::kRail),
+    const int32_t local = group_.local();  // of the ranks before and after this one, too
+    rail_ = std::make_unique<RingReduce>(rail_place_, plan_.Of(local, plan_.rail), layout_.Signal(ReduceSignal::kRail),
                                          layout_.Signal(ReduceSignal::kRailFree), std::move(rail_blocks));
-    replica_ = std::make_unique<RingReduce>(replica_place_, plan_.replica, layout_.Signal(ReduceSignal::kReplica),
+    replica_ = std::make_unique<RingReduce>(replica_place_, plan_.Of(local, plan_.replica), layout_.Signal(ReduceSignal::kReplica),
                                             layout_.Signal(ReduceSignal::kReplicaFree), replica_blocks_);
   }
 
@@ -207,11 +229,11 @@ class ReduceScatterBuilder {
     };
     int32_t longest = 0;
     for (int32_t local = 0; local < group_.per_node; ++local) longest = std::max(longest, round_ends_[local][round] - begin(local));
-    for (int32_t i = 0; i < options_.staging_slots; ++i) send(i);
+    for (int32_t i = 0; i < plan_.row_slots; ++i) send(i);
     for (int32_t i = 0; i < longest; ++i) {
       if (begin(group_.local()) + i < round_ends_[group_.local()][round])
         AddRows(rows_[group_.local()][begin(group_.local()) + i], round);
-      send(i + options_.staging_slots);
+      send(i + plan_.row_slots);
     }
   }
 

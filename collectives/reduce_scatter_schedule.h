@@ -2,7 +2,7 @@
 // into the shards of the ranks that own them.
 //
 //   ready    the places for staging and sums are free: tell those who will write here. Where they lie in the unit's slot (slot
-//            reuse), this must follow the unit's resharding.
+//            reuse), this must follow the unit's resharding, and where a host shares the slot, all its ranks wait for each other.
 //   rows     phase 1, inside a node. Each rank pushes to each local rank the rows that travel on that rank's rail, for all nodes,
 //            through staging slots; the receiver adds them in order of local ranks into one block of sums for each node. When the
 //            last phase of this name ends, nobody reads the gradients any more.

@@ -38,6 +38,7 @@ uint64_t Schedule::hash() const {
   StableHash hash;
   AddText(hash, collective);
   AddText(hash, unit);
+  hash.Add(slot);
   hash.Add(rank);
   hash.Add(static_cast<int64_t>(peer_sets.size()));
   for (const auto& peers : peer_sets) {

@@ -64,6 +64,7 @@ struct Phase {
 struct Schedule {
   std::string collective;  // "all-gather", "reduce-scatter"
   std::string unit;        // name, for errors
+  int32_t slot = -1;       // of the arena, the unit's, for errors
   int32_t rank = 0;        // of the transport
   std::vector<std::vector<int32_t>> peer_sets;
   std::vector<std::vector<Place>> source_sets;

@@ -4,11 +4,12 @@
 
 namespace tidetape::collectives {
 
-ScheduleBuilder::ScheduleBuilder(std::string collective, std::string unit, int32_t rank, int32_t ready_signal,
+ScheduleBuilder::ScheduleBuilder(std::string collective, std::string unit, int32_t slot, int32_t rank, int32_t ready_signal,
                                  const ScheduleOptions& options)
     : ready_signal_(ready_signal), multicast_most_bytes_(options.multicast_most_bytes) {
   schedule_.collective = std::move(collective);
   schedule_.unit = std::move(unit);
+  schedule_.slot = slot;
   schedule_.rank = rank;
   schedule_.factor = 1 / options.divide_factor;
   schedule_.puts_in_flight = options.puts_in_flight;

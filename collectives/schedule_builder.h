@@ -16,8 +16,9 @@ namespace tidetape::collectives {
 
 class ScheduleBuilder {
  public:
-  // `ready_signal`: a peer raises it once before it may be written to.
-  ScheduleBuilder(std::string collective, std::string unit, int32_t rank, int32_t ready_signal, const ScheduleOptions& options);
+  // `slot`: the unit's. `ready_signal`: a peer raises it once before it may be written to.
+  ScheduleBuilder(std::string collective, std::string unit, int32_t slot, int32_t rank, int32_t ready_signal,
+                  const ScheduleOptions& options);
 
   void BeginPhase(std::string name);
   // Tells a peer that it may write here.

@@ -21,8 +21,8 @@ absl::Status ValidateScheduleOptions(const ScheduleOptions& options) {
   if (!std::isfinite(options.divide_factor) || options.divide_factor <= 0) {
     return invalid("divide_factor", options.divide_factor, "finite and positive");
   }
-  if (options.staging_slots < 1 || options.staging_slots > 256)
-    return invalid("staging_slots", options.staging_slots, "from 1 to 256");
+  if (options.staging_slots < 0 || options.staging_slots > 256)
+    return invalid("staging_slots", options.staging_slots, "from 0 to 256");
   if (options.gradient_dtype.has_value() && *options.gradient_dtype != DType::kBFloat16 &&
       *options.gradient_dtype != DType::kFloat32) {
     return invalid("gradient_dtype", DTypeName(*options.gradient_dtype), "bfloat16 or float32");

@@ -31,7 +31,8 @@ struct ScheduleOptions {
   // Reduce-scatter alone:
   double divide_factor = 1;             // gradients are multiplied by its reciprocal after they are summed
   std::optional<DType> gradient_dtype;  // of all gradients, where it is not that of the layout (float32 after steps without sync)
-  int32_t staging_slots = 2;            // messages that one sender may have in a receiver's staging at once; at least 1
+  int32_t staging_slots = 0;            // messages that one sender may have in a receiver's staging at once; 0: all that fit
+  bool slot_vacated = true;             // on all ranks of the unit; where not, staging and sums lie beside the slots
 };
 
 // InvalidArgument with the field.

@@ -34,9 +34,10 @@ class Search {
  public:
   Search(const BlockTape& tape, int64_t limit) : tape_(tape), decided_(tape), limit_(limit) {}
 
-  absl::StatusOr<FastestPlan> Run(double gap_seconds, int64_t visits) {
+  absl::StatusOr<FastestPlan> Run(double gap_seconds, const Effort& effort) {
+    int64_t visits = effort.visits;
     Visit({});
-    while (!open_.empty() && best_seconds() - open_.top().bound_seconds > gap_seconds && visits > 0) {
+    while (!open_.empty() && best_seconds() - open_.top().bound_seconds > gap_seconds && visits > 0 && !effort.Stopped()) {
       const Node node = open_.top();
       open_.pop();
       for (const bool save : {true, false}) {
@@ -111,8 +112,9 @@ class Search {
 
 }  // namespace
 
-absl::StatusOr<FastestPlan> SearchBlock(const BlockTape& tape, int64_t saved_bytes_limit, double gap_seconds, int64_t visits) {
-  return Search(tape, saved_bytes_limit).Run(gap_seconds, visits);
+absl::StatusOr<FastestPlan> SearchBlock(const BlockTape& tape, int64_t saved_bytes_limit, double gap_seconds,
+                                        const Effort& effort) {
+  return Search(tape, saved_bytes_limit).Run(gap_seconds, effort);
 }
 
 }  // namespace tidetape::planner

@@ -23,7 +23,8 @@ struct MemoryProfile {
   std::vector<ProfiledBlock> blocks;  // in order of execution
   int64_t head_peak_bytes = 0;
   int64_t optimizer_peak_bytes = 0;
-  bool steady = false;  // the optimizer's state existed, so that bases are those of a steady step
+  bool steady = false;  // the optimizer's state existed, so that bases are those of a steady step, and steps were enough to plan by
+  bool early = false;   // the optimizer's state existed, but steps were few: they can confirm an earlier run
 };
 
 // Costs of one tape as measured since it was recorded. Both lists have one entry an op of the tape.

@@ -51,8 +51,8 @@ TEST(PlanSpaceTest, RegionsHaveAllPlansAndBoundThem) {
         if (!Decided(plans.index().tape(), tape, plan)) continue;
         ++in;
         EXPECT_LE(BoundSeconds(plans.bound(), plan.bytes), plan.seconds + kTolerance);
-        EXPECT_LE(plans.LeastOwnPeakBytes(block), OracleOwnPeak(tape, block, plan));
-        lifted += plans.LeastOwnPeakBytes(block) > (*root)->LeastOwnPeakBytes(block);
+        EXPECT_LE(plans.RangeOfOwnPeaks(block).least_bytes, OracleOwnPeak(tape, block, plan));
+        lifted += plans.RangeOfOwnPeaks(block).least_bytes > (*root)->RangeOfOwnPeaks(block).least_bytes;
       }
       EXPECT_EQ(in, 1);
     }

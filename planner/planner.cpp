@@ -25,10 +25,11 @@ absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const E
   return (*planner)->PlanClosely(problem.memory_limit_bytes, effort);
 }
 
-absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved) {
+absl::StatusOr<StepPlan> EvaluatePlan(const PlanningProblem& problem, const std::vector<std::vector<int32_t>>& saved,
+                                      const std::vector<std::vector<int32_t>>& moved) {
   auto planner = StepPlanner::Create(problem);
   if (!planner.ok()) return planner.status();
-  return (*planner)->Evaluate(saved, problem.memory_limit_bytes);
+  return (*planner)->Evaluate(saved, moved, problem.memory_limit_bytes);
 }
 
 absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) {
@@ -52,7 +53,7 @@ absl::StatusOr<BoundedPoint> FastestBlockPlan(const BlockTape& tape, int64_t sav
   const auto hull = BlockFrontier(tape);
   if (!hull.ok()) return hull.status();
   const double gap = effort.gap_of_full_replay * hull->back().replay_seconds;
-  auto fastest = SearchBlock(tape, saved_bytes_limit, gap, effort.visits);
+  auto fastest = SearchBlock(tape, saved_bytes_limit, gap, effort);
   if (!fastest.ok()) return fastest.status();
   return BoundedPoint{{fastest->plan.saved_bytes, fastest->plan.replay_seconds, std::move(fastest->plan.saved)},
                       fastest->bound_seconds};
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<FrontierPoint>> StepFrontier(const PlanningProblem& p
   std::vector<FrontierPoint> found;
   const auto add = [&](int64_t limit) {
     const StepPlan plan = (*planner)->Plan(limit);
-    found.push_back({plan.step_peak_bytes, plan.replay_seconds, {}});
+    found.push_back({plan.step_peak_bytes, SecondsOf(plan), {}});
   };
   add(kUnlimitedBytes);
   const int64_t step = (found[0].bytes - least) / kFrontierLimits;

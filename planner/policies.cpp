@@ -109,7 +109,7 @@ class PolicyPlanner {
       }
       saved.push_back(keeps_all ? rich_of_tape[block.tape] : of_tape[block.tape]);
     }
-    return planner_.Evaluate(saved, problem_.memory_limit_bytes);
+    return planner_.Evaluate(saved, {}, problem_.memory_limit_bytes);
   }
 
  private:

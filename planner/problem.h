@@ -20,6 +20,7 @@ struct Storage {
   bool must_save = false;       // the content cannot be replayed
   bool must_recompute = false;  // no plan may save it
   bool held_anyway = false;     // kept alive by somebody else: saving it costs 0 bytes
+  bool held_by_block = false;   // a block input that only the block keeps alive, so that a plan may move it
   uint64_t site = 0;            // the name that survives from step to step
   std::string label;            // for people
 };
@@ -85,8 +86,8 @@ struct PlanningProblem {
   std::vector<BlockInstance> blocks;  // in order of execution
   int64_t head_peak_bytes = 0;
   int64_t optimizer_peak_bytes = 0;
-  int64_t host_bytes_limit = 0;
-  double host_bytes_per_second = 0;
+  int64_t host_bytes_limit = 0;      // on what all blocks together move to the host; 0: nothing is moved
+  double host_bytes_per_second = 0;  // there or back
 };
 
 }  // namespace tidetape::planner

@@ -12,18 +12,27 @@
 #include "absl/status/statusor.h"
 #include "planner/planner.h"
 #include "planner/problem.h"
+#include "planner/problem_change.h"
 
 namespace tidetape::planner {
 
 struct ReplanThresholds {
   // Peak of the plan in force under the newest measurement, off its prediction by more than this share of it.
   double peak_ratio = 0.02;
-  // The same for its replay time, where another plan would also be faster by more than `gain_ratio` of replaying everything: a
-  // machine that is slower as a whole is no reason to switch.
+  // The same for the time of its replay and its moves, where another plan would also be faster by more than `gain_ratio` of
+  // replaying everything: a machine that is slower as a whole is no reason to switch.
   double replay_ratio = 0.20;
   double gain_ratio = 0.02;
   // Measurements in a row that must be off before a plan within its limit is replaced.
   int32_t patience = 2;
+};
+
+enum class ReplanCause { kNone, kFirst, kLimit, kBlocks, kOverLimit, kPeak, kCosts };
+
+// Why a new plan is needed: kNone where it is not.
+struct ReplanReason {
+  ReplanCause cause = ReplanCause::kNone;
+  std::string text;  // one sentence for people; empty where the plan in force stands
 };
 
 // Watches one plan of one job. Not thread-safe.
@@ -34,18 +43,21 @@ class ReplanPolicy {
   // The plan that is now in force (published), with the problem and the structure hashes (one a block) that it was made for.
   void Follow(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes, const StepPlan& plan);
 
-  // Why `problem`, the newest measurement, needs a new plan, in one sentence for people; empty where the plan in force stands.
-  // Errors are those of EvaluatePlan.
-  absl::StatusOr<std::string> ReasonToReplan(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes);
+  // Why `problem`, the newest measurement, needs a new plan, and what has changed most since the plan in force was made. Errors are
+  // those of EvaluatePlan.
+  absl::StatusOr<ReplanReason> ReasonToReplan(const PlanningProblem& problem, const std::vector<uint64_t>& structure_hashes);
 
  private:
   ReplanThresholds thresholds_;
   bool has_plan_ = false;
   int64_t memory_limit_bytes_ = 0;
+  int64_t host_bytes_limit_ = 0;
   std::vector<uint64_t> structure_hashes_;
   std::vector<std::vector<int32_t>> saved_;
+  std::vector<std::vector<int32_t>> moved_;
+  ProblemDigest digest_;
   int64_t step_peak_bytes_ = 0;
-  double replay_seconds_ = 0;
+  double seconds_ = 0;  // of replay and moves
   bool feasible_ = true;
   int32_t off_in_a_row_ = 0;
 };

@@ -12,8 +12,17 @@ namespace {
 class OpSet {
  public:
   explicit OpSet(size_t ops) : words_(ops / 64 + 1, 0) {}
-  void Add(int32_t op) { words_[op / 64] |= uint64_t{1} << (op % 64); }
+  void Add(int32_t op) {
+    const size_t word = op / 64;
+    words_[word] |= uint64_t{1} << (op % 64);
+    first_word_ = std::min(first_word_, word);
+  }
   void Remove(int32_t op) { words_[op / 64] &= ~(uint64_t{1} << (op % 64)); }
+  // The first one, or -1.
+  int32_t First() {
+    while (first_word_ < words_.size() && words_[first_word_] == 0) ++first_word_;
+    return Next(static_cast<int32_t>(64 * first_word_));
+  }
   // The first one at or after `op`, or -1.
   int32_t Next(int32_t op) const {
     size_t word = op / 64;
@@ -26,6 +35,7 @@ class OpSet {
 
  private:
   std::vector<uint64_t> words_;
+  size_t first_word_ = 0;  // none before it
 };
 
 class Simulator {
@@ -55,7 +65,7 @@ class Simulator {
       FindMissingProducers(s);
       for (int32_t op : missing_) event.replaying_bytes = std::max(event.replaying_bytes, Run(op));
       if (missing_.empty()) continue;
-      for (int32_t op = suspects_.Next(0); op >= 0; op = suspects_.Next(op + 1)) {
+      for (int32_t op = suspects_.First(); op >= 0; op = suspects_.Next(op + 1)) {
         suspects_.Remove(op);
         if (!set_.replayed[op] || done_[op] || !Shrinks(op)) continue;
         done_[op] = true;
@@ -64,9 +74,10 @@ class Simulator {
     }
     event.reading_bytes = alive_;
     for (int32_t s : releases) {
+      if (!held_[s]) continue;
       held_[s] = false;
       FreeIfUnread(s);
-      Suspect(s);
+      SuspectAll(s);
     }
     return event;
   }
@@ -91,11 +102,29 @@ class Simulator {
     std::sort(missing_.begin(), missing_.end());
   }
 
-  // What an op frees or waits for may have changed with the storage.
-  void Suspect(int32_t s) {
-    for (int32_t op : index_.touching(s)) {
-      if (set_.replayed[op] && !done_[op]) suspects_.Add(op);
+  void Suspect(int32_t op) {
+    if (set_.replayed[op] && !done_[op]) suspects_.Add(op);
+  }
+
+  // What its ops free or make may have changed with the storage.
+  void SuspectAll(int32_t s) {
+    for (int32_t op : index_.touching(s)) Suspect(op);
+  }
+
+  // Ops that waited for the op to write the storage: the readers of the version, and the next writer.
+  void SuspectReaders(int32_t s, int32_t writer) {
+    const std::span<const int32_t> touching = index_.touching(s);
+    const int32_t next = NextWriter(s, writer);
+    for (auto op = std::upper_bound(touching.begin(), touching.end(), writer); op != touching.end() && *op <= next; ++op) {
+      Suspect(*op);
     }
+  }
+
+  // The first op after `op` that writes the storage; where there is none, a number above all ops'.
+  int32_t NextWriter(int32_t s, int32_t op) const {
+    const std::span<const int32_t> writers = index_.writers(s);
+    const auto next = std::upper_bound(writers.begin(), writers.end(), op);
+    return next == writers.end() ? std::numeric_limits<int32_t>::max() : *next;
   }
 
   bool Reads(int32_t op, int32_t s) const {
@@ -121,12 +150,14 @@ class Simulator {
     return grows <= 0;
   }
 
-  // The most planned and workspace bytes while the op runs.
+  // The most planned and workspace bytes while the op runs. Suspects the ops whose Shrinks() may become true by it, of a storage
+  // with many writers and readers only those: each op must cost no more than its own readers.
   int64_t Run(int32_t op) {
     for (int32_t s : index_.outputs(op)) {
       if (there_[s]) continue;
       there_[s] = true;
       alive_ += Bytes(s);
+      if (index_.rewritten(s)) SuspectAll(s);  // its other writers need not make it
     }
     const int64_t bytes = alive_ + index_.workspace_bytes(op);
     for (const OpInput& input : index_.inputs(op)) {
@@ -135,10 +166,16 @@ class Simulator {
     }
     for (int32_t s : index_.outputs(op)) FreeIfUnread(s);
     for (const OpInput& input : index_.inputs(op)) {
+      const int32_t s = input.storage;
       // While several ops are still to read it, none of them frees it.
-      if (readings_[input.storage] <= 1 || index_.rewritten(input.storage)) Suspect(input.storage);
+      if (input.declared && readings_[s] <= 1) SuspectAll(s);
+      if (!input.last) {
+        if (const int32_t next = NextWriter(s, op); next < static_cast<int32_t>(done_.size())) Suspect(next);
+      }
     }
-    for (int32_t s : index_.outputs(op)) Suspect(s);
+    for (int32_t s : index_.outputs(op)) {
+      index_.rewritten(s) ? SuspectReaders(s, op) : SuspectAll(s);
+    }
     return bytes;
   }
 
@@ -173,17 +210,19 @@ ReplayProfile SimulateReplay(const TapeIndex& index, const ReplaySet& set) {
   return profile;
 }
 
+LiveBytes LiveBeside(const BlockTape& tape, const BlockInstance& instance, size_t event) {
+  if (tape.backward.empty()) return {0, instance.backward_transient_bytes};
+  return {instance.start_live_bytes.empty() ? tape.backward[event].start_live_bytes : instance.start_live_bytes[event],
+          instance.gradient_live_bytes.empty() ? tape.backward[event].gradient_live_bytes : instance.gradient_live_bytes[event]};
+}
+
 int64_t OwnPeakBytes(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile) {
   int64_t peak = std::numeric_limits<int64_t>::min();
   for (size_t e = 0; e < profile.events.size(); ++e) {
-    int64_t start = 0, gradient = instance.backward_transient_bytes;
-    if (!tape.backward.empty()) {
-      start = instance.start_live_bytes.empty() ? tape.backward[e].start_live_bytes : instance.start_live_bytes[e];
-      gradient = instance.gradient_live_bytes.empty() ? tape.backward[e].gradient_live_bytes : instance.gradient_live_bytes[e];
-    }
+    const LiveBytes beside = LiveBeside(tape, instance, e);
     const ReplayProfile::Event& event = profile.events[e];
-    if (event.replaying_bytes >= 0) peak = std::max(peak, start + event.replaying_bytes);
-    peak = std::max(peak, gradient + event.reading_bytes);
+    if (event.replaying_bytes >= 0) peak = std::max(peak, beside.start + event.replaying_bytes);
+    peak = std::max(peak, beside.gradient + event.reading_bytes);
   }
   return peak;
 }

@@ -29,8 +29,17 @@ struct ReplayProfile {
 // Cost: linear in the size of the tape.
 ReplayProfile SimulateReplay(const TapeIndex& index, const ReplaySet& set);
 
+// What is alive at an event beside planned storages, above the backward base.
+struct LiveBytes {
+  int64_t start = 0;     // when the event begins, which a replay stands on
+  int64_t gradient = 0;  // at most, until the next event
+};
+
+// A tape without events stands on nothing while it replays, then on backward_transient_bytes.
+LiveBytes LiveBeside(const BlockTape& tape, const BlockInstance& instance, size_t event);
+
 // The instance's own backward peak in bytes above its backward base: at each event the larger of start_live + replaying and
-// gradient_live + reading. A tape without events stands on nothing while it replays, then on backward_transient_bytes.
+// gradient_live + reading.
 int64_t OwnPeakBytes(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile);
 
 }  // namespace tidetape::planner

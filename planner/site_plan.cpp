@@ -9,8 +9,10 @@
 namespace tidetape::planner {
 namespace {
 
-// Site 0 is no name.
-bool HasAction(const Storage& storage) { return storage.kind == StorageKind::kIntermediate && storage.site != 0; }
+// Site 0 is no name. Of a block input a plan can say that it moves.
+bool HasAction(const Storage& storage, Action action) {
+  return storage.site != 0 && (storage.kind == StorageKind::kIntermediate || action == Action::kMove);
+}
 
 BlockSites NameBlock(const BlockTape& tape, const BlockPlan& plan, Action default_action) {
   BlockSites named;
@@ -27,7 +29,7 @@ BlockSites NameBlock(const BlockTape& tape, const BlockPlan& plan, Action defaul
   }
   candidates.insert(candidates.end(), plan.moved.begin(), plan.moved.end());
   for (int32_t storage : candidates) {
-    if (!HasAction(tape.storages[storage]) || actions[storage] == default_action) continue;
+    if (!HasAction(tape.storages[storage], actions[storage]) || actions[storage] == default_action) continue;
     named.sites.push_back({tape.storages[storage].site, actions[storage]});
   }
   std::sort(named.sites.begin(), named.sites.end(), [](const SiteAction& a, const SiteAction& b) { return a.site < b.site; });

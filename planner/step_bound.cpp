@@ -22,7 +22,10 @@ std::optional<std::vector<int64_t>> PrefixLimits(const PlanningProblem& problem,
 }
 
 StepBound BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls, const std::vector<int64_t>& prefix_limits) {
-  StepBound bound{.saved_bytes = std::vector<int64_t>(hulls.size())};
+  StepBound bound{.seconds = 0,
+                  .saved_bytes = std::vector<int64_t>(hulls.size()),
+                  .block_seconds = std::vector<double>(hulls.size()),
+                  .byte_prices = std::vector<double>(hulls.size(), 0)};
   std::vector<size_t> segment(hulls.size(), 0);  // from this point of the hull to the next
   using Offer = std::pair<double, size_t>;       // seconds a byte, block
   std::priority_queue<Offer, std::vector<Offer>, std::greater<Offer>> offers;
@@ -35,7 +38,7 @@ StepBound BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls, con
   int64_t saved = 0;
   for (size_t b = 0; b < hulls.size(); ++b) {
     bound.saved_bytes[b] = hulls[b]->front().bytes;
-    bound.seconds += hulls[b]->front().seconds;
+    bound.block_seconds[b] = hulls[b]->front().seconds;
     saved += bound.saved_bytes[b];
     offer(b);
     while (saved > prefix_limits[b]) {
@@ -45,14 +48,24 @@ StepBound BoundStep(const std::vector<const std::vector<HullPoint>*>& hulls, con
       const int64_t taken = std::min(bytes - end, saved - prefix_limits[b]);
       bytes -= taken;
       saved -= taken;
-      bound.seconds += rate * taken;
+      bound.block_seconds[cheapest] += rate * static_cast<double>(taken);
+      bound.byte_prices[b] = rate;
       if (bytes > end) continue;
       offers.pop();
       ++segment[cheapest];
       offer(cheapest);
     }
   }
+  for (size_t b = hulls.size(); b-- > 0;) {
+    bound.seconds += bound.block_seconds[b];
+    if (b + 1 < hulls.size()) bound.byte_prices[b] = std::max(bound.byte_prices[b], bound.byte_prices[b + 1]);
+  }
   return bound;
+}
+
+double ExcessSeconds(const StepBound& bound, size_t block, int64_t saved_bytes, double seconds) {
+  return seconds - bound.block_seconds[block] +
+         bound.byte_prices[block] * static_cast<double>(saved_bytes - bound.saved_bytes[block]);
 }
 
 }  // namespace tidetape::planner

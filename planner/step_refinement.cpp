@@ -13,17 +13,13 @@ namespace {
 
 // The dynamic program may try so many (choice, time) pairs.
 constexpr double kPairs = 3e6;
-constexpr int kMostPieces = 48;
+constexpr int kMostPieces = 256;
+// Seconds that differ by a smaller share may be equal.
+constexpr double kRounding = 1e-9;
 // So many pairs take as long as a visit of an op.
 constexpr int64_t kPairsAVisit = 64;
 
-double SecondsOf(const std::vector<std::vector<Choice>>& choices, const std::vector<int32_t>& picks) {
-  double seconds = 0;
-  for (size_t b = 0; b < picks.size(); ++b) seconds += choices[b][picks[b]].seconds;
-  return seconds;
-}
-
-int32_t Units(const std::vector<std::vector<Choice>>& choices, double most_seconds, double unit_seconds) {
+int32_t Units(const Choices& choices, double most_seconds, double unit_seconds) {
   size_t count = 0;
   for (const std::vector<Choice>& list : choices) count += list.size();
   return static_cast<int32_t>(std::clamp(most_seconds / unit_seconds, 16.0, std::max(64.0, kPairs / static_cast<double>(count))));
@@ -32,7 +28,7 @@ int32_t Units(const std::vector<std::vector<Choice>>& choices, double most_secon
 }  // namespace
 
 StepRefinement::StepRefinement(const PlanningProblem& problem, const std::vector<std::unique_ptr<TapePlans>>& tapes)
-    : problem_(problem), spaces_(tapes.size()), found_(tapes.size()) {
+    : problem_(problem), spaces_(tapes.size()), own_peaks_(problem.blocks.size()), found_(tapes.size()) {
   for (size_t t = 0; t < tapes.size(); ++t) {
     if (tapes[t] != nullptr) spaces_[t] = std::make_unique<PlanSpace>(problem.tapes[t], *tapes[t]);
   }
@@ -51,7 +47,7 @@ void StepRefinement::AddCorners(int32_t tape, int32_t region, int64_t bytes) {
   }
 }
 
-void StepRefinement::AddFound(std::vector<std::vector<Choice>>& choices, int32_t first_id) {
+void StepRefinement::AddFound(Choices& choices, int32_t first_id) {
   for (size_t b = 0; b < choices.size(); ++b) {
     if (!has_tape(b)) continue;
     const BlockInstance& block = problem_.blocks[b];
@@ -65,14 +61,28 @@ void StepRefinement::AddFound(std::vector<std::vector<Choice>>& choices, int32_t
   }
 }
 
-// Every plan of the block needs at least the bytes, the own peak and the seconds of one of these.
-std::vector<Choice> StepRefinement::Relaxation(size_t b, double piece_seconds, std::vector<Piece>& pieces) const {
+const OwnPeakRange& StepRefinement::RangeOf(size_t b, int32_t region) {
+  std::vector<OwnPeakRange>& known = own_peaks_[b];
+  PlanSpace& space = *spaces_[problem_.blocks[b].tape];
+  while (known.size() <= static_cast<size_t>(region)) {
+    known.push_back(space.plans(static_cast<int32_t>(known.size())).RangeOfOwnPeaks(problem_.blocks[b]));
+  }
+  return known[region];
+}
+
+// Every plan of the block that exceeds the bound's prices by at most so many seconds needs at least the bytes, the own peak and the
+// seconds of one of these.
+std::vector<Choice> StepRefinement::Relaxation(size_t b, const StepBound& bound, double most_excess, double piece_seconds,
+                                               std::vector<Piece>& pieces) {
   const BlockInstance& block = problem_.blocks[b];
   std::vector<Choice> choices;
   pieces.clear();
+  const auto excess = [&](int64_t bytes, double seconds) { return ExcessSeconds(bound, b, bytes, seconds); };
   if (!has_tape(b)) {
-    for (const BlockOption& option : block.options)
+    for (const BlockOption& option : block.options) {
+      if (excess(option.saved_bytes, option.seconds) > most_excess) continue;
       choices.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds, -1});
+    }
     KeepParetoChoices(choices);
     return choices;
   }
@@ -80,26 +90,34 @@ std::vector<Choice> StepRefinement::Relaxation(size_t b, double piece_seconds, s
   for (int32_t region : space.open()) {
     if (space.Decided(region)) {
       const TapePlan& plan = space.plans(region).AtVertex(0);
+      if (excess(plan.saved_bytes, plan.replay_seconds) > most_excess) continue;
       choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds,
                          static_cast<int32_t>(pieces.size())});
       pieces.push_back({region, plan.saved_bytes});
       continue;
     }
     const std::vector<HullPoint>& hull = space.plans(region).bound();
-    const int64_t own_peak = space.plans(region).LeastOwnPeakBytes(block);
+    const OwnPeakRange& range = RangeOf(b, region);
     const auto add = [&](int64_t bytes, double seconds) {
-      choices.push_back({bytes, own_peak, seconds, static_cast<int32_t>(pieces.size())});
+      choices.push_back(
+          {bytes, std::max(range.least_bytes, bytes + range.standing_bytes), seconds, static_cast<int32_t>(pieces.size())});
       pieces.push_back({region, bytes});
     };
-    add(hull.front().bytes, hull.front().seconds);
-    // Between two corners: plans with bytes from x to just below the next x take what the hull asks there.
+    if (excess(hull.front().bytes, hull.front().seconds) <= most_excess) add(hull.front().bytes, hull.front().seconds);
+    // Between two corners, as far as the excess allows: plans with bytes from x to just below the next x take what the hull asks
+    // there.
     for (size_t i = 1; i < hull.size(); ++i) {
       const HullPoint &rich = hull[i - 1], &lean = hull[i];
-      const double drop = lean.seconds - rich.seconds;
-      const int count = static_cast<int>(std::clamp(std::ceil(drop / piece_seconds), 1.0, static_cast<double>(kMostPieces)));
-      const double step = static_cast<double>(rich.bytes - lean.bytes) / count;
+      const double at_rich = excess(rich.bytes, rich.seconds), at_lean = excess(lean.bytes, lean.seconds);
+      if (at_rich > most_excess && at_lean > most_excess) continue;
+      const double from = at_lean > most_excess ? (at_lean - most_excess) / (at_lean - at_rich) : 0;  // as shares from lean to rich
+      const double to = at_rich > most_excess ? (most_excess - at_lean) / (at_rich - at_lean) : 1;
+      const double drop = lean.seconds - rich.seconds, width = static_cast<double>(rich.bytes - lean.bytes);
+      const double asked = std::ceil(drop * (to - from) / piece_seconds);
+      const int count = static_cast<int>(std::clamp(asked, 1.0, static_cast<double>(kMostPieces)));
+      const double step = (to - from) / count;
       for (int k = 0; k < count; ++k) {
-        add(lean.bytes + static_cast<int64_t>(step * k), lean.seconds - drop * (k + 1) / count);
+        add(lean.bytes + static_cast<int64_t>(width * (from + step * k)), lean.seconds - drop * (from + step * (k + 1)));
       }
     }
   }
@@ -121,14 +139,15 @@ bool StepRefinement::Split(const Piece& piece, const Choice& promise, size_t b) 
   return space.SplitBetweenCorners(piece.region, piece.bytes) || space.SplitOnLargest(piece.region);
 }
 
-StepRefinement::Result StepRefinement::Refine(std::vector<std::vector<Choice>> choices, int32_t first_id, int64_t limit,
-                                              double plan_seconds, double bound_seconds, double gap_seconds, int64_t& visits) {
-  Result result{.picks = {}, .bound_seconds = bound_seconds};
+StepRefinement::Result StepRefinement::Refine(Choices choices, int32_t first_id, int64_t limit, const StepBound& bound,
+                                              double plan_seconds, double gap_seconds, const Effort& effort) {
+  Result result{.picks = {}, .bound_seconds = bound.seconds};
+  int64_t visits = effort.visits;
   offered_.assign(choices.size(), 0);
   const double a_block = gap_seconds / 3 / static_cast<double>(choices.size());
-  std::vector<std::vector<Choice>> relaxation(choices.size());
+  Choices relaxation(choices.size());
   std::vector<std::vector<Piece>> pieces(choices.size());
-  while (visits > 0) {
+  while (visits > 0 && !effort.Stopped()) {
     AddFound(choices, first_id);
     const TimedPicks faster = PickByTime(problem_, choices, limit, plan_seconds, Units(choices, plan_seconds, a_block));
     if (!faster.picks.empty() && SecondsOf(choices, faster.picks) < plan_seconds) {
@@ -136,7 +155,8 @@ StepRefinement::Result StepRefinement::Refine(std::vector<std::vector<Choice>> c
       result.picks.clear();
       for (size_t b = 0; b < choices.size(); ++b) result.picks.push_back(choices[b][faster.picks[b]].id);
     }
-    for (size_t b = 0; b < relaxation.size(); ++b) relaxation[b] = Relaxation(b, a_block, pieces[b]);
+    const double most_excess = plan_seconds - bound.seconds + kRounding * plan_seconds;
+    for (size_t b = 0; b < relaxation.size(); ++b) relaxation[b] = Relaxation(b, bound, most_excess, a_block, pieces[b]);
     const TimedPicks relaxed = PickByTime(problem_, relaxation, limit, plan_seconds, Units(relaxation, plan_seconds, a_block));
     result.bound_seconds = std::max(result.bound_seconds, relaxed.bound_seconds);
     if (relaxed.picks.empty() || plan_seconds - result.bound_seconds <= gap_seconds) break;

@@ -1,8 +1,9 @@
 // Closes the gap between a step plan and its bound, by cutting the plans of each tape into regions.
 //
 // A relaxation of the step picks for each block a region of its tape's plan space and a place on that region's hull, at the
-// region's least own peak (timed_choice.h). Its time bounds every step plan. The picked regions are split where no known plan does
-// what the relaxation promises; splitting makes the relaxation tighter and finds new plans.
+// region's least own peak (timed_choice.h), as far as a faster plan may lie from the prices of step_bound.h. Its time bounds every
+// step plan. The picked regions are split where no known plan does what the relaxation promises; splitting makes the relaxation
+// tighter and finds new plans.
 #ifndef TIDETAPE_PLANNER_STEP_REFINEMENT_H_
 #define TIDETAPE_PLANNER_STEP_REFINEMENT_H_
 
@@ -11,7 +12,9 @@
 #include <vector>
 
 #include "planner/plan_space.h"
+#include "planner/planner.h"
 #include "planner/problem.h"
+#include "planner/step_bound.h"
 #include "planner/step_choice.h"
 #include "planner/tape_plans.h"
 
@@ -30,10 +33,10 @@ class StepRefinement {
     double bound_seconds = 0;
   };
   // Looks for a plan under the limit that is faster than `plan_seconds`, among the given choices and plans that it finds, whose ids
-  // are numbers of found() above `first_id`; and raises `bound_seconds`, until they are `gap_seconds` apart or `visits` are used up
-  // (VisitsARegion); takes off what was used.
-  Result Refine(std::vector<std::vector<Choice>> choices, int32_t first_id, int64_t limit, double plan_seconds,
-                double bound_seconds, double gap_seconds, int64_t& visits);
+  // are numbers of found() above `first_id`; and raises the bound of all mixtures, until they are `gap_seconds` apart, the effort's
+  // visits are used up (VisitsARegion), or the effort is stopped.
+  Result Refine(Choices choices, int32_t first_id, int64_t limit, const StepBound& bound, double plan_seconds, double gap_seconds,
+                const Effort& effort);
 
   const TapePlan& found(int32_t tape, int32_t number) const { return *found_[tape][number]; }
 
@@ -47,11 +50,14 @@ class StepRefinement {
   bool has_tape(size_t block) const { return problem_.blocks[block].options.empty(); }
   bool Split(const Piece& piece, const Choice& promise, size_t block);
   void AddCorners(int32_t tape, int32_t region, int64_t bytes);
-  void AddFound(std::vector<std::vector<Choice>>& choices, int32_t first_id);
-  std::vector<Choice> Relaxation(size_t block, double piece_seconds, std::vector<Piece>& pieces) const;
+  void AddFound(Choices& choices, int32_t first_id);
+  const OwnPeakRange& RangeOf(size_t block, int32_t region);
+  std::vector<Choice> Relaxation(size_t block, const StepBound& bound, double most_excess, double piece_seconds,
+                                 std::vector<Piece>& pieces);
 
   const PlanningProblem& problem_;
   std::vector<std::unique_ptr<PlanSpace>> spaces_;             // by tape
+  std::vector<std::vector<OwnPeakRange>> own_peaks_;           // by block, by region, as far as they were asked for
   std::vector<std::vector<std::unique_ptr<TapePlan>>> found_;  // by tape
   std::vector<size_t> offered_;                                // by block: so many of its tape's found plans are among its choices
 };

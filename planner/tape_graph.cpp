@@ -118,6 +118,7 @@ class TapeGraph::Builder {
   }
 
   void AddEarlyArcs(int32_t s, int32_t writer) {
+    circles_possible_ = true;
     for (int32_t op : early_ops_[s]) {
       if (op != writer) AddArc(op, writer, kInfiniteBytes);
     }
@@ -182,6 +183,57 @@ class TapeGraph::Builder {
     return found;
   }
 
+  // By node: a number that it shares with the nodes with which infinite arcs join it in a circle (strongly connected components,
+  // after Tarjan): they are inside together. The writers of one storage are such a circle, and as one node they cost the cut no
+  // long paths.
+  std::vector<int32_t> Circles() const {
+    const auto nodes = static_cast<int32_t>(supply_.size());
+    std::vector<int32_t> circles(nodes), first(nodes + 1, 0);
+    for (int32_t v = 0; v < nodes; ++v) circles[v] = v;
+    if (!circles_possible_) return circles;
+    for (const Arc& arc : arcs_) first[arc.from + 1] += arc.bytes == kInfiniteBytes;
+    for (int32_t v = 0; v < nodes; ++v) first[v + 1] += first[v];
+    std::vector<int32_t> next(first.begin(), first.end() - 1), ends(first.back());
+    for (const Arc& arc : arcs_) {
+      if (arc.bytes == kInfiniteBytes) ends[next[arc.from]++] = arc.to;
+    }
+    next.assign(first.begin(), first.end() - 1);
+    std::vector<int32_t> entered(nodes, -1), earliest(nodes), path, open;
+    std::vector<bool> closed(nodes, false);
+    int32_t count = 0;
+    const auto enter = [&](int32_t v) {
+      entered[v] = earliest[v] = count++;
+      path.push_back(v);
+      open.push_back(v);
+    };
+    for (int32_t root = 0; root < nodes; ++root) {
+      if (entered[root] < 0) enter(root);
+      while (!path.empty()) {
+        const int32_t v = path.back();
+        if (next[v] < first[v + 1]) {
+          const int32_t to = ends[next[v]++];
+          if (entered[to] < 0) {
+            enter(to);
+          } else if (!closed[to]) {
+            earliest[v] = std::min(earliest[v], entered[to]);
+          }
+          continue;
+        }
+        path.pop_back();
+        if (!path.empty()) earliest[path.back()] = std::min(earliest[path.back()], earliest[v]);
+        if (earliest[v] != entered[v]) continue;
+        int32_t member = -1;
+        do {
+          member = open.back();
+          open.pop_back();
+          closed[member] = true;
+          circles[member] = v;
+        } while (member != v);
+      }
+    }
+    return circles;
+  }
+
   absl::Status Infeasible(int32_t op, const std::vector<int32_t>& parents) const {
     int32_t root = op;
     while (parents[root] >= 0) root = parents[root];
@@ -207,6 +259,8 @@ class TapeGraph::Builder {
     }
     const std::vector<bool> outside = Closure(barred, /*backward=*/true, nullptr);
 
+    const std::vector<int32_t> circles = Circles();
+    std::vector<int32_t> node_of_circle(supply_.size(), -1);
     std::vector<int32_t> ids(supply_.size());
     for (size_t v = 0; v < ids.size(); ++v) {
       const bool op = v < static_cast<size_t>(ops_);
@@ -217,10 +271,16 @@ class TapeGraph::Builder {
         ids[v] = kNotReplayed;
         graph_.fixed_bytes_ += supply_[v];
       } else {
-        ids[v] = graph_.nodes();
-        graph_.supply_bytes_.push_back(supply_[v]);
-        graph_.demand_bytes_.push_back(0);
-        graph_.demand_seconds_.push_back(op ? tape_.ops[v].cost_seconds : 0);
+        int32_t& node = node_of_circle[circles[v]];
+        if (node < 0) {
+          node = graph_.nodes();
+          graph_.supply_bytes_.push_back(0);
+          graph_.demand_bytes_.push_back(0);
+          graph_.demand_seconds_.push_back(0);
+        }
+        ids[v] = node;
+        graph_.supply_bytes_[node] += supply_[v];
+        if (op) graph_.demand_seconds_[node] += tape_.ops[v].cost_seconds;
       }
     }
     for (const Arc& arc : arcs_) {
@@ -252,6 +312,7 @@ class TapeGraph::Builder {
   std::vector<bool> forced_;                            // by op
   std::vector<std::pair<int32_t, int32_t>> forced_by_;  // (op, storage)
   std::vector<Arc> arcs_;
+  bool circles_possible_ = false;   // other infinite arcs lead back in program order
   std::vector<int32_t> undecided_;  // storages with several writers on which the cut may not be exact
 };
 

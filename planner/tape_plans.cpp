@@ -1,6 +1,7 @@
 #include "planner/tape_plans.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -11,22 +12,25 @@ namespace {
 
 // By event: bytes that backward holds there whatever the plan is. Consumed storages are there from when they must be, saved or made
 // again, until their release: must-save ones from the beginning, the others from the first event that reads them, or that reads
-// something which must be recomputed from them.
+// something which must be recomputed from them. What a plan saves is there as well, but for what is counted already, was released
+// or is not consumed, so that replay may have let it go.
 class BytesUnderEveryPlan {
  public:
   explicit BytesUnderEveryPlan(const TapeIndex& index)
       : index_(index), held_(index.tape().storages.size(), false), released_(held_), ran_(index.tape().ops.size(), false) {
     for (size_t s = 0; s < held_.size(); ++s) {
-      if (index.tape().storages[s].must_save) Hold(static_cast<int32_t>(s));
+      const auto storage = static_cast<int32_t>(s);
+      if (!index.consumed(storage)) passed_bytes_ += SavableBytes(storage);
+      if (index.tape().storages[s].must_save) Hold(storage);
     }
   }
 
-  std::vector<int64_t> ByEvent() {
+  std::vector<EventBytes> ByEvent() {
     const BlockTape& tape = index_.tape();
-    std::vector<int64_t> result;
+    std::vector<EventBytes> result;
     const auto add_event = [&](std::span<const int32_t> reads, std::span<const int32_t> releases) {
       for (int32_t s : reads) MakePresent(s);
-      result.push_back(bytes_);
+      result.push_back({bytes_, passed_bytes_});
       for (int32_t s : releases) Release(s);
     };
     if (tape.backward.empty()) add_event(tape.consumed, tape.consumed);
@@ -39,10 +43,16 @@ class BytesUnderEveryPlan {
     if (!index_.consumed(s) || held_[s] || released_[s]) return;
     held_[s] = true;
     bytes_ += index_.save_bytes(s);
+    passed_bytes_ += SavableBytes(s);
   }
 
   void Release(int32_t s) {
-    if (held_[s]) bytes_ -= index_.save_bytes(s);
+    if (!index_.consumed(s) || released_[s]) return;
+    if (held_[s]) {
+      bytes_ -= index_.save_bytes(s);
+    } else {
+      passed_bytes_ += SavableBytes(s);
+    }
     held_[s] = false;
     released_[s] = true;
   }
@@ -64,11 +74,16 @@ class BytesUnderEveryPlan {
     }
   }
 
+  int64_t SavableBytes(int32_t s) const {
+    return index_.intermediate(s) && !index_.tape().storages[s].must_recompute ? index_.save_bytes(s) : 0;
+  }
+
   const TapeIndex& index_;
   std::vector<bool> held_;  // by storage: consumed, present, and not released
   std::vector<bool> released_;
   std::vector<bool> ran_;  // by op: must have been replayed
   int64_t bytes_ = 0;
+  int64_t passed_bytes_ = 0;  // what plans may save and is counted, was released or is not consumed
 };
 
 }  // namespace
@@ -120,10 +135,24 @@ TapePlans::TapePlans(const BlockTape& tape, TapeIndex index, TapeGraph graph)
   }
 }
 
-int64_t TapePlans::LeastOwnPeakBytes(const BlockInstance& instance) const {
-  ReplayProfile profile;
-  for (int64_t bytes : event_bytes_) profile.events.push_back({.reading_bytes = bytes});
-  return OwnPeakBytes(index_.tape(), instance, profile);
+OwnPeakRange TapePlans::RangeOfOwnPeaks(const BlockInstance& instance) const {
+  const BlockTape& tape = index_.tape();
+  int64_t all = 0, workspace = 0;
+  for (size_t s = 0; s < tape.storages.size(); ++s) all += index_.intermediate(s) ? index_.bytes(s) : 0;
+  for (size_t i = 0; i < tape.ops.size(); ++i) workspace = std::max(workspace, index_.workspace_bytes(i));
+  const LiveBytes first = LiveBeside(tape, instance, 0);
+  OwnPeakRange range{.least_bytes = std::numeric_limits<int64_t>::min(),
+                     .most_bytes = std::numeric_limits<int64_t>::min(),
+                     // All saved bytes are alive when the first op of the first event runs, or else when the event reads.
+                     .standing_bytes = std::min(first.start, first.gradient)};
+  for (size_t e = 0; e < event_bytes_.size(); ++e) {
+    const auto [start, gradient] = LiveBeside(tape, instance, e);
+    const auto [held, passed] = event_bytes_[e];
+    range.least_bytes = std::max(range.least_bytes, gradient + held);
+    range.most_bytes = std::max({range.most_bytes, start + all + workspace, gradient + all});
+    range.standing_bytes = std::max(range.standing_bytes, gradient + held - passed);
+  }
+  return range;
 }
 
 const TapePlan& TapePlans::AtVertex(int32_t vertex) {
@@ -171,7 +200,11 @@ void TapePlans::SearchLeanPlans(const BlockInstance& instance, int64_t& visits) 
   // Three searches, and a quarter is left for others.
   const int64_t evaluations = std::max<int64_t>(0, visits) / 4 / static_cast<int64_t>(tape.ops.size() + 1);
   const int32_t last = static_cast<int32_t>(vertices().size()) - 1;
-  std::vector<std::vector<int32_t>> found = AddWhatLowersThePeak(AtVertex(last).saved, candidates, evaluations, evaluate);
+  std::vector<std::vector<int32_t>> found;
+  // A first pass that cannot be ended finds nothing.
+  if (evaluations > static_cast<int64_t>(candidates.size())) {
+    found = AddWhatLowersThePeak(AtVertex(last).saved, candidates, evaluations, evaluate);
+  }
   const TapePlan* leanest = nullptr;
   for (const auto& plan : at_vertex_) {
     if (plan == nullptr) continue;

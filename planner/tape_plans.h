@@ -26,11 +26,24 @@ struct TapePlan {
   ReplayProfile profile;
 };
 
+// What every plan holds at a backward event.
+struct EventBytes {
+  int64_t held = 0;    // consumed bytes that are there whatever the plan saves
+  int64_t passed = 0;  // beside them there are the plan's saved bytes, less this
+};
+
 // A corner of the convex function "least seconds against saved bytes".
 struct HullPoint {
   int64_t bytes = 0;
   double seconds = 0;
   int32_t vertex = -1;  // of a tape's frontier, where it is one
+};
+
+// What the own peaks of all plans of a tape lie between, for one instance of it.
+struct OwnPeakRange {
+  int64_t least_bytes = 0;     // no plan stays below
+  int64_t most_bytes = 0;      // no plan exceeds
+  int64_t standing_bytes = 0;  // no plan stays below these and its saved bytes together
 };
 
 // Evaluates a plan. Errors are those of FindReplaySet.
@@ -53,8 +66,9 @@ class TapePlans {
   const std::vector<Frontier::Vertex>& vertices() const { return frontier_.vertices(); }
   // A bound on all plans: no plan lies below the lines between these points, nor has fewer bytes than the last.
   const std::vector<HullPoint>& bound() const { return bound_; }
-  // Bytes that no plan's own peak goes below, for an instance of the tape.
-  int64_t LeastOwnPeakBytes(const BlockInstance& instance) const;
+  // The plans at the vertices cost what the cut says, not less.
+  bool exact() const { return graph_.exact(); }
+  OwnPeakRange RangeOfOwnPeaks(const BlockInstance& instance) const;
 
   const TapePlan& AtVertex(int32_t vertex);
   // Saves everything that backward reads, where the tape allows it, so that the less it replays the better.
@@ -74,7 +88,7 @@ class TapePlans {
   const TapeGraph graph_;
   const Frontier frontier_;
   std::vector<HullPoint> bound_;
-  std::vector<int64_t> event_bytes_;  // by event: consumed bytes that are there under every plan
+  std::vector<EventBytes> event_bytes_;
   std::vector<std::unique_ptr<TapePlan>> at_vertex_;
   std::unique_ptr<TapePlan> keep_all_;
   std::vector<TapePlan> lean_;

@@ -18,20 +18,32 @@ absl::Status Invalid(const Parts&... parts) {
 // Adds a value that is not negative; false where the sum exceeds kMostBytes.
 bool AddTo(int64_t& sum, int64_t value) { return !__builtin_add_overflow(sum, value, &sum) && sum <= kMostBytes; }
 
-absl::Status CheckBytes(const std::string& where, const char* field, int64_t value) {
-  if (value < 0) return Invalid(where, ": ", field, " is ", value, ", must not be negative");
+// Where something is: a text, or what makes one. Large problems have millions of places and mostly no error.
+const std::string& TextOf(const std::string& where) { return where; }
+template <typename MakeText>
+std::string TextOf(const MakeText& where) {
+  return where();
+}
+
+template <typename Where>
+absl::Status CheckBytes(const Where& where, const char* field, int64_t value) {
+  if (value < 0) return Invalid(TextOf(where), ": ", field, " is ", value, ", must not be negative");
   return absl::OkStatus();
 }
 
-absl::Status CheckSeconds(const std::string& where, const char* field, double value) {
-  if (!std::isfinite(value) || value < 0) return Invalid(where, ": ", field, " is ", value, ", must be finite and not negative");
+template <typename Where>
+absl::Status CheckSeconds(const Where& where, const char* field, double value) {
+  if (!std::isfinite(value) || value < 0) {
+    return Invalid(TextOf(where), ": ", field, " is ", value, ", must be finite and not negative");
+  }
   return absl::OkStatus();
 }
 
-absl::Status CheckIndices(const std::string& where, const char* field, const std::vector<int32_t>& indices, size_t count) {
+template <typename Where>
+absl::Status CheckIndices(const Where& where, const char* field, const std::vector<int32_t>& indices, size_t count) {
   for (size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] < 0 || static_cast<size_t>(indices[i]) >= count) {
-      return Invalid(where, ": ", field, "[", i, "] is ", indices[i], ", but the tape has ", count, " storages");
+      return Invalid(TextOf(where), ": ", field, "[", i, "] is ", indices[i], ", but the tape has ", count, " storages");
     }
   }
   return absl::OkStatus();
@@ -41,12 +53,15 @@ absl::Status CheckStorages(const BlockTape& tape) {
   int64_t sum = 0;
   for (size_t s = 0; s < tape.storages.size(); ++s) {
     const Storage& storage = tape.storages[s];
-    const std::string where = absl::StrCat(BlockText(tape), ", ", StorageText(tape, s));
+    const auto where = [&] { return absl::StrCat(BlockText(tape), ", ", StorageText(tape, s)); };
     if (absl::Status status = CheckBytes(where, "bytes", storage.bytes); !status.ok()) return status;
     if (storage.must_save && storage.must_recompute && storage.kind == StorageKind::kIntermediate) {
-      return Invalid(where, ": must_save and must_recompute exclude each other");
+      return Invalid(where(), ": must_save and must_recompute exclude each other");
     }
-    if (!AddTo(sum, storage.bytes)) return Invalid(where, ": bytes of the block's storages exceed 2^61 here");
+    if (storage.held_by_block && storage.kind != StorageKind::kBlockInput) {
+      return Invalid(where(), ": held_by_block is for block inputs");
+    }
+    if (!AddTo(sum, storage.bytes)) return Invalid(where(), ": bytes of the block's storages exceed 2^61 here");
   }
   return absl::OkStatus();
 }
@@ -58,7 +73,7 @@ absl::Status CheckOps(const BlockTape& tape) {
   double seconds = 0;
   for (size_t i = 0; i < tape.ops.size(); ++i) {
     const Op& op = tape.ops[i];
-    const std::string where = absl::StrCat(BlockText(tape), ", ", OpText(tape, i));
+    const auto where = [&] { return absl::StrCat(BlockText(tape), ", ", OpText(tape, i)); };
     if (absl::Status status = CheckSeconds(where, "cost_seconds", op.cost_seconds); !status.ok()) return status;
     if (absl::Status status = CheckBytes(where, "replay_workspace_bytes", op.replay_workspace_bytes); !status.ok()) return status;
     if (absl::Status status = CheckIndices(where, "reads", op.reads, tape.storages.size()); !status.ok()) return status;
@@ -67,12 +82,12 @@ absl::Status CheckOps(const BlockTape& tape) {
       const Storage& storage = tape.storages[op.reads[r]];
       // What must be saved may come from outside the tape.
       if (storage.kind != StorageKind::kIntermediate || storage.must_save || written[op.reads[r]]) continue;
-      return Invalid(where, ": reads[", r, "] is intermediate ", StorageText(tape, op.reads[r]),
+      return Invalid(where(), ": reads[", r, "] is intermediate ", StorageText(tape, op.reads[r]),
                      ", which no earlier op writes; ops must come in program order without cycles");
     }
     for (int32_t s : op.writes) written[s] = true;
     seconds += op.cost_seconds;
-    if (!std::isfinite(seconds)) return Invalid(where, ": cost_seconds of the block's ops overflow here");
+    if (!std::isfinite(seconds)) return Invalid(where(), ": cost_seconds of the block's ops overflow here");
   }
   for (size_t i = 0; i < tape.consumed.size(); ++i) {
     const int32_t s = tape.consumed[i];
@@ -127,8 +142,9 @@ absl::Status CheckValues(const BlockTape& tape) {
 }
 
 // Live bytes of an interval may lie below the base on which the block stands, so negative ones are fine.
-absl::Status CheckLive(const std::string& where, const char* field, int64_t value) {
-  if (value < -kMostBytes) return Invalid(where, ": ", field, " is ", value, ", which is below -2^61");
+template <typename Where>
+absl::Status CheckLive(const Where& where, const char* field, int64_t value) {
+  if (value < -kMostBytes) return Invalid(TextOf(where), ": ", field, " is ", value, ", which is below -2^61");
   return absl::OkStatus();
 }
 
@@ -138,7 +154,7 @@ absl::Status CheckEvents(const BlockTape& tape) {
   for (int32_t s : tape.consumed) consumed[s] = true;
   for (size_t e = 0; e < tape.backward.size(); ++e) {
     const BackwardEvent& event = tape.backward[e];
-    const std::string where = absl::StrCat(BlockText(tape), ", backward[", e, "]");
+    const auto where = [&] { return absl::StrCat(BlockText(tape), ", backward[", e, "]"); };
     if (absl::Status status = CheckIndices(where, "reads", event.reads, tape.storages.size()); !status.ok()) return status;
     if (absl::Status status = CheckIndices(where, "releases", event.releases, tape.storages.size()); !status.ok()) return status;
     if (absl::Status status = CheckLive(where, "gradient_live_bytes", event.gradient_live_bytes); !status.ok()) return status;
@@ -146,10 +162,10 @@ absl::Status CheckEvents(const BlockTape& tape) {
     for (size_t r = 0; r < event.reads.size(); ++r) {
       const int32_t s = event.reads[r];
       if (released[s] >= 0) {
-        return Invalid(where, ": reads[", r, "] is ", StorageText(tape, s), ", which backward[", released[s], "] released");
+        return Invalid(where(), ": reads[", r, "] is ", StorageText(tape, s), ", which backward[", released[s], "] released");
       }
       if (!consumed[s] && tape.storages[s].kind == StorageKind::kIntermediate) {
-        return Invalid(where, ": reads[", r, "] is ", StorageText(tape, s), ", which consumed does not list");
+        return Invalid(where(), ": reads[", r, "] is ", StorageText(tape, s), ", which consumed does not list");
       }
     }
     for (int32_t s : event.releases) released[s] = static_cast<int32_t>(e);

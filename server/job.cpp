@@ -62,6 +62,8 @@ std::vector<std::shared_ptr<RankChannel>> Job::StartIncarnation(const Incarnatio
   ranks_.clear();
   committed_ = nullptr;
   planning_status_ = absl::OkStatus();
+  peaks_.Reset();
+  residual_bytes_ = planned_residual_ = 0;
   measured_.ShrinkTo(record.world_size);
   taken_tapes_.clear();
   return superseded;
@@ -231,6 +233,7 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
   std::shared_ptr<RankChannel> asked;
   std::vector<uint64_t> missing;
   bool round_complete = false;
+  std::string learned;
   RankUpdate update;
   std::shared_ptr<const planner::MemoryProfile> profile;
   if (report.has_profile()) {
@@ -253,7 +256,9 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
           report.step(), report.generation(), report.step_peak_bytes(), {report.live_bytes().begin(), report.live_bytes().end()}});
     }
     ++sender.reports;
+    sender.plain_step_seconds.Add(static_cast<float>(std::max(0.0, report.step_seconds() - report.replay_seconds())));
     sender.standing.active_generation = report.generation();
+    learned = LearnResidual(rank, report);
     update = MakeUpdate(rank, sender);
     update.report = sender.last_report;
     update.standing = sender.standing;
@@ -264,13 +269,13 @@ absl::Status Job::AddReport(int32_t rank, const RankChannel* channel, const v1::
       sender.fresh_profile = true;
       missing = measured_.MissingTapes(*profile);
       asked = sender.channel;
-      round_complete = static_cast<int32_t>(ranks_.size()) == incarnation_.world_size &&
-                       std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) { return entry.second.fresh_profile; });
+      round_complete = RoundCompleteLocked();
     }
   }
   store_->UpdateRank(name_, std::move(update), std::move(stored));
   if (!missing.empty()) asked->RequestTapes(missing);
-  if (round_complete) consider_planning_(shared_from_this());
+  if (!learned.empty()) AddEvent(learned, rank, report.generation());
+  if (round_complete || !learned.empty()) consider_planning_(shared_from_this());
   if (rank == 0) events_.Progress();
   return absl::OkStatus();
 }

@@ -34,7 +34,10 @@
 #include "server/event_log.h"
 #include "server/job_measurements.h"
 #include "server/job_snapshot.h"
+#include "server/peak_watch.h"
+#include "server/plan_cause.h"
 #include "server/rank_channel.h"
+#include "server/recent_median.h"
 #include "server/store/store.h"
 #include "tidetape/v1/planner_service.pb.h"
 
@@ -43,13 +46,22 @@ namespace tidetape::server {
 // What a plan of a job is made from, at one moment.
 struct PlanningInput {
   std::string incarnation;
-  planner::PlanningProblem problem;           // all ranks merged, constraints applied
+  planner::PlanningProblem problem;  // all ranks merged, residual and constraints applied
+  // The same without residual and pins, and how the store names it.
+  std::shared_ptr<const planner::PlanningProblem> measured;
+  KnownRunKey run_key;
+  // Of a step without its replay, the slowest rank; 0 before the first report.
+  double plain_step_seconds = 0;
+  v1::Constraints constraints;
+  // In all bases of the problem: what measured peaks had above those predicted.
+  int64_t residual_bytes = 0;
   std::vector<uint64_t> structure_hashes;     // one a block
   std::shared_ptr<const v1::Plan> committed;  // null before the first plan of the incarnation
   std::optional<planner::LinkReport> links;   // of the collectives, all ranks merged; none where not all have measured them
   int64_t next_generation = 1;
   // Why a new plan is needed whatever the measurements say; empty where only they can tell.
   std::string forced_reason;
+  PlanCause forced_cause = PlanCause::kFirst;
   // Commit even where the plan equals the committed one: a rank is ahead of it.
   bool recommit = false;
   // The generation whose plan an operator wants to stay in force; 0: plans follow the job.
@@ -59,6 +71,9 @@ struct PlanningInput {
   // Of constraints and tapes; see Job::Adopt.
   int64_t revision = 0;
 };
+
+// Puts measurements into an input, and makes its problem of them, of a residual and of its constraints' pins.
+void UseMeasured(planner::PlanningProblem measured, int64_t residual_bytes, PlanningInput& input);
 
 class Job : public std::enable_shared_from_this<Job> {
  public:
@@ -122,6 +137,10 @@ class Job : public std::enable_shared_from_this<Job> {
   // The same for questions: leaves it to the activation to judge the measurements.
   absl::StatusOr<PlanningInput> PeekPlanningInput();
 
+  // Before the first plan, once every rank has measured a steady step at least: what an earlier run may confirm. FailedPrecondition
+  // until then, and again until every rank has sent a newer profile.
+  absl::StatusOr<PlanningInput> MakeEarlyInput();
+
   // The plan was committed to the store for this input; sends it to all ranks. False where the incarnation has changed meanwhile.
   bool Adopt(const PlanningInput& input, const v1::Plan& plan);
 
@@ -143,6 +162,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // The one of this generation. NotFound where it is not kept.
   absl::StatusOr<v1::Plan> PlanOf(int64_t generation) const;
 
+  // Runs that the store knows of the blocks that the input is of, used last first.
+  absl::StatusOr<std::vector<v1::KnownRun>> KnownRuns(const PlanningInput& input) const;
+
   v1::JobSummary Summary() const;
   v1::GetJobResponse Describe() const;
   JobSnapshot Snapshot() const;
@@ -163,6 +185,7 @@ class Job : public std::enable_shared_from_this<Job> {
     PlanStanding standing;
     v1::StepReport last_report;  // without profile and costs
     int64_t reports = 0;         // taken in this incarnation
+    RecentMedian plain_step_seconds;
     absl::Time last_heard;
     std::shared_ptr<const planner::MemoryProfile> profile;
     bool fresh_profile = false;
@@ -184,10 +207,15 @@ class Job : public std::enable_shared_from_this<Job> {
   // Sends the plan to all connected ranks once no lock is held; false where it is of another incarnation.
   bool Publish(const v1::Plan& plan, int64_t revision);
   RankUpdate TakeHello(const v1::Hello& hello, Rank& rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From which profiles a plan may be made.
+  enum class Profiles { kSteady, kSteadyOrEarly };
   // `take`: the profiles are not fresh any more.
-  absl::StatusOr<PlanningInput> ReadPlanningInput(bool take);
+  absl::StatusOr<PlanningInput> ReadPlanningInput(Profiles profiles, bool take);
   std::optional<planner::LinkReport> LinksLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::string MissingLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string MissingLocked(Profiles profiles) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool RoundCompleteLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Judges a report's step peak by the committed plan. What is learned, in one sentence; empty where nothing is.
+  std::string LearnResidual(int32_t rank, const v1::StepReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LimitLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WaitingForLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::JobSummary SummaryLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -217,6 +245,10 @@ class Job : public std::enable_shared_from_this<Job> {
   int64_t planned_revision_ ABSL_GUARDED_BY(mutex_) = 0;    // that the committed plan was made for
   int64_t planned_limit_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string revision_reason_ ABSL_GUARDED_BY(mutex_);  // of the last change
+  PeakWatch peaks_ ABSL_GUARDED_BY(mutex_);
+  int64_t residual_bytes_ ABSL_GUARDED_BY(mutex_) = 0;    // learned in this incarnation
+  int64_t planned_residual_ ABSL_GUARDED_BY(mutex_) = 0;  // that the committed plan was made for
+  std::string residual_reason_ ABSL_GUARDED_BY(mutex_);
   absl::Status planning_status_ ABSL_GUARDED_BY(mutex_);
   std::optional<JobEnd> end_ ABSL_GUARDED_BY(mutex_);  // changed under write_mutex_, too
   absl::Time last_heard_ ABSL_GUARDED_BY(mutex_);

@@ -3,14 +3,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "net/error_info.h"
 #include "planner/io/pacing_io.h"
 #include "planner/merge_ranks.h"
 #include "server/job.h"
+#include "server/known_runs.h"
 #include "server/limit_text.h"
 #include "server/log.h"
 #include "server/pins.h"
+#include "server/units.h"
 
 namespace tidetape::server {
 
@@ -28,7 +31,7 @@ int64_t Job::LimitLocked() const {
   return least_memory ? 0 : -1;
 }
 
-std::string Job::MissingLocked() const {
+std::string Job::MissingLocked(Profiles profiles) const {
   // Names few and counts the rest: a job may have thousands of ranks.
   const auto list = [](const std::vector<std::string>& items) {
     constexpr size_t kNamed = 4;
@@ -40,7 +43,8 @@ std::string Job::MissingLocked() const {
     const auto it = ranks_.find(number);
     if (it == ranks_.end() || it->second.channel == nullptr) {
       unconnected.push_back(absl::StrCat(number));
-    } else if (it->second.profile == nullptr || !it->second.profile->steady) {
+    } else if (it->second.profile == nullptr ||
+               !(it->second.profile->steady || (profiles == Profiles::kSteadyOrEarly && it->second.profile->early))) {
       unsteady.push_back(absl::StrCat(number));
     } else {
       for (const uint64_t hash : measured_.MissingTapes(*it->second.profile)) {
@@ -71,58 +75,98 @@ std::optional<planner::LinkReport> Job::LinksLocked() const {
 }
 
 std::string Job::WaitingForLocked() const {
-  std::string missing = MissingLocked();
+  std::string missing = MissingLocked(Profiles::kSteady);
   if (!missing.empty() || planning_status_.ok()) return missing;
   return absl::StrCat("planning to succeed: ", planning_status_.message());
 }
 
-absl::StatusOr<PlanningInput> Job::MakePlanningInput() { return ReadPlanningInput(true); }
+bool Job::RoundCompleteLocked() const {
+  if (static_cast<int32_t>(ranks_.size()) != incarnation_.world_size) return false;
+  // The first plan takes whatever each rank has; early rounds may have used some ranks' steady profiles up.
+  return std::all_of(ranks_.begin(), ranks_.end(), [this](const auto& entry) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const Rank& rank = entry.second;
+    return rank.fresh_profile || (committed_ == nullptr && rank.profile != nullptr && rank.profile->steady);
+  });
+}
 
-absl::StatusOr<PlanningInput> Job::PeekPlanningInput() { return ReadPlanningInput(false); }
+std::string Job::LearnResidual(int32_t rank, const v1::StepReport& report) {
+  // A plan that keeps everything promises no limit.
+  if (committed_ == nullptr || report.generation() != committed_->generation() || committed_->memory_limit_bytes() < 0) return "";
+  const int64_t predicted = committed_->step_peak_bytes() + residual_bytes_ - committed_->residual_bytes();
+  const int64_t above = peaks_.Add(rank, report.step_peak_bytes(), predicted);
+  if (above == 0) return "";
+  residual_bytes_ += above;
+  residual_reason_ =
+      absl::StrFormat("rank %d measured step peaks %s and more above the %s that were predicted, in %d steps in a row", rank,
+                      FormatBytes(above), FormatBytes(predicted), peaks_.options().patience);
+  return absl::StrCat(residual_reason_, "; plans count that in from now on");
+}
 
-absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
+absl::StatusOr<PlanningInput> Job::MakePlanningInput() { return ReadPlanningInput(Profiles::kSteady, true); }
+
+absl::StatusOr<PlanningInput> Job::PeekPlanningInput() { return ReadPlanningInput(Profiles::kSteady, false); }
+
+absl::StatusOr<PlanningInput> Job::MakeEarlyInput() {
+  auto input = ReadPlanningInput(Profiles::kSteadyOrEarly, true);
+  if (!input.ok()) return input;
+  if (input->committed != nullptr || !input->newly_measured) {
+    return absl::FailedPreconditionError(absl::StrCat("job '", name_, "' has a plan, or nothing new to look up"));
+  }
+  return input;
+}
+
+absl::StatusOr<PlanningInput> Job::ReadPlanningInput(Profiles accepted, bool take) {
   PlanningInput input;
   JobMeasurements::Snapshot measured;
   std::vector<std::pair<int32_t, std::shared_ptr<const planner::MemoryProfile>>> profiles;
-  v1::Constraints constraints;
   int64_t limit = 0;
+  IncarnationRecord incarnation;
   {
     absl::MutexLock lock(&mutex_);
-    const std::string missing = MissingLocked();
+    const std::string missing = MissingLocked(accepted);
     if (!missing.empty()) {
       return net::WithErrorInfo(absl::FailedPreconditionError(absl::StrCat("job '", name_, "' waits for ", missing)),
                                 "JOB_NOT_READY", {{"job", name_}, {"waiting_for", missing}});
     }
     measured = measured_.snapshot();
-    constraints = constraints_;
+    input.constraints = constraints_;
     limit = LimitLocked();
     input.newly_measured = true;
     for (const auto& [number, rank] : ranks_) {
       profiles.emplace_back(number, rank.profile);
       input.newly_measured = input.newly_measured && rank.fresh_profile;
+      input.plain_step_seconds = std::max<double>(input.plain_step_seconds, rank.plain_step_seconds.value());
     }
     if (take && input.newly_measured) {
       for (auto& [number, rank] : ranks_) rank.fresh_profile = false;
     }
+    incarnation = incarnation_;
+    input.residual_bytes = residual_bytes_;
     input.incarnation = incarnation_.id;
     input.committed = committed_;
-    if (!constraints.disabled()) input.links = LinksLocked();
+    if (!constraints_.disabled()) input.links = LinksLocked();
     input.next_generation = highest_generation_ + 1;
     input.revision = revision_;
-    if (!constraints.disabled()) input.frozen_generation = constraints.frozen_generation();
+    if (!constraints_.disabled()) input.frozen_generation = constraints_.frozen_generation();
     if (committed_ == nullptr) {
       input.forced_reason = "the first plan of this start of the job";
     } else {
-      if (revision_ != planned_revision_) input.forced_reason = revision_reason_;
+      const auto force = [&input](PlanCause cause, std::string reason) {
+        input.forced_cause = cause;
+        input.forced_reason = std::move(reason);
+      };
+      if (residual_bytes_ != planned_residual_) force(PlanCause::kResidual, residual_reason_);
+      if (revision_ != planned_revision_) force(PlanCause::kChange, revision_reason_);
       if (limit != planned_limit_) {
-        input.forced_reason = absl::StrCat("the limit changed from ", DescribeLimit(planned_limit_), " to ", DescribeLimit(limit));
+        force(PlanCause::kLimit,
+              absl::StrCat("the limit changed from ", DescribeLimit(planned_limit_), " to ", DescribeLimit(limit)));
       }
       for (const auto& [number, rank] : ranks_) {
         const int64_t told = std::max(rank.standing.held_generation, rank.standing.active_generation);
         if (told <= committed_->generation()) continue;
         input.recommit = true;
-        input.forced_reason =
-            absl::StrCat("rank ", number, " holds generation ", told, ", above the server's ", committed_->generation());
+        force(PlanCause::kAhead,
+              absl::StrCat("rank ", number, " holds generation ", told, ", above the server's ", committed_->generation()));
       }
     }
   }
@@ -135,12 +179,25 @@ absl::StatusOr<PlanningInput> Job::ReadPlanningInput(bool take) {
   auto problem = planner::MergeRanks(*measured.tapes, measurements, limit);
   // Nothing is missing, so whatever does not fit together is wrong.
   if (!problem.ok()) return absl::InvalidArgumentError(problem.status().message());
-  input.problem = *std::move(problem);
+  UseMeasured(*std::move(problem), input.residual_bytes, input);
   for (const planner::ProfiledBlock& block : profiles.front().second->blocks) {
     input.structure_hashes.push_back(block.structure_hash);
   }
-  if (!constraints.disabled()) ApplyPins(constraints.pins(), input.problem);
+  input.run_key = KeyOfRun(*input.measured, input.structure_hashes, incarnation.device, incarnation.torch_version);
   return input;
+}
+
+void UseMeasured(planner::PlanningProblem measured, int64_t residual_bytes, PlanningInput& input) {
+  input.residual_bytes = residual_bytes;
+  input.measured = std::make_shared<const planner::PlanningProblem>(std::move(measured));
+  input.problem = *input.measured;
+  AddToBases(residual_bytes, input.problem);
+  if (!input.constraints.disabled()) ApplyPins(input.constraints.pins(), input.problem);
+}
+
+absl::StatusOr<std::vector<v1::KnownRun>> Job::KnownRuns(const PlanningInput& input) const {
+  constexpr int kRuns = 16;
+  return store_->ListKnownRuns(input.run_key.structure, kRuns);
 }
 
 bool Job::Adopt(const PlanningInput& input, const v1::Plan& plan) { return Publish(plan, input.revision); }
@@ -162,6 +219,9 @@ bool Job::Publish(const v1::Plan& plan, int64_t revision) {
     committed_ = adopted;
     planned_revision_ = revision;
     planned_limit_ = plan.memory_limit_bytes();
+    residual_bytes_ = std::max(residual_bytes_, plan.residual_bytes());
+    planned_residual_ = plan.residual_bytes();
+    peaks_.Reset();
     planning_status_ = absl::OkStatus();
     for (auto& [number, rank] : ranks_) {
       rank.standing.error.clear();
@@ -176,6 +236,7 @@ void Job::Confirm(const PlanningInput& input) {
   absl::MutexLock lock(&mutex_);
   if (incarnation_.id != input.incarnation) return;
   planned_revision_ = input.revision;
+  planned_residual_ = input.residual_bytes;
   planning_status_ = absl::OkStatus();
 }
 

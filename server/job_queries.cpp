@@ -8,18 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "net/error_info.h"
 #include "planner/io/problem_io.h"
-#include "planner/merge_ranks.h"
 #include "planner/planner.h"
-#include "server/pins.h"
 #include "server/plan_explanation.h"
 #include "server/plan_message.h"
-#include "server/validate.h"
 
 namespace tidetape::server {
 namespace {
-
-// Beyond every machine; keeps sums of bases within int64.
-constexpr int64_t kLargestAddition = int64_t{1} << 50;
 
 absl::StatusOr<std::shared_ptr<const v1::Plan>> Committed(const Job& job) {
   auto plan = job.committed();
@@ -29,13 +23,6 @@ absl::StatusOr<std::shared_ptr<const v1::Plan>> Committed(const Job& job) {
       absl::FailedPreconditionError(absl::StrCat("job '", job.name(), "' has no plan yet",
                                                  waiting_for.empty() ? "" : absl::StrCat("; it waits for ", waiting_for))),
       "JOB_NOT_READY", {{"job", job.name()}, {"waiting_for", waiting_for}});
-}
-
-absl::Status CheckBlock(const Job& job, int32_t block, size_t blocks) {
-  if (block >= 0 && static_cast<size_t>(block) < blocks) return absl::OkStatus();
-  return net::WithErrorInfo(
-      absl::InvalidArgumentError(absl::StrCat("job '", job.name(), "' has no block ", block, "; use 0 to ", blocks - 1)),
-      "INVALID_FIELD", {{"job", job.name()}, {"field", "block"}});
 }
 
 void FillStepFrontier(const planner::PlanningProblem& problem, const std::vector<planner::FrontierPoint>& points,
@@ -58,27 +45,14 @@ absl::StatusOr<std::vector<planner::FrontierPoint>> FrontierOfBlock(const planne
   return points;
 }
 
-absl::Status AddToBases(const Job& job, int64_t added, planner::PlanningProblem& problem) {
-  if (added < -kLargestAddition || added > kLargestAddition) {
-    return absl::InvalidArgumentError(absl::StrCat("additional_base_bytes = ", added, " is out of range"));
-  }
-  std::vector<std::pair<std::string, int64_t*>> bases = {{"the head's peak", &problem.head_peak_bytes},
-                                                         {"the optimizer's peak", &problem.optimizer_peak_bytes}};
-  for (planner::BlockInstance& block : problem.blocks) {
-    bases.emplace_back(absl::StrCat("the forward base of ", block.name), &block.forward_base_bytes);
-    bases.emplace_back(absl::StrCat("the backward base of ", block.name), &block.backward_base_bytes);
-  }
-  for (auto& [name, bytes] : bases) {
-    if (*bytes + added < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("additional_base_bytes = ", added, ": job '", job.name(), "' has only ", *bytes, " bytes in ", name));
-    }
-    *bytes += added;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
+
+absl::Status CheckBlock(const Job& job, int32_t block, size_t blocks) {
+  if (block >= 0 && static_cast<size_t>(block) < blocks) return absl::OkStatus();
+  return net::WithErrorInfo(
+      absl::InvalidArgumentError(absl::StrCat("job '", job.name(), "' has no block ", block, "; use 0 to ", blocks - 1)),
+      "INVALID_FIELD", {{"job", job.name()}, {"field", "block"}});
+}
 
 absl::StatusOr<v1::GetPlanResponse> AnswerGetPlan(const Job& job, const v1::GetPlanRequest& request) {
   v1::GetPlanResponse response;
@@ -180,27 +154,6 @@ absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::Ex
     }
     block->mutable_values()->Add(it->second.begin(), it->second.end());
   }
-  return response;
-}
-
-absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request) {
-  v1::Constraints constraints;
-  constraints.set_memory_limit_bytes(request.memory_limit_bytes());
-  *constraints.mutable_pins() = request.pins();
-  if (absl::Status status = ValidateConstraints(job.name(), constraints); !status.ok()) return status;
-  auto input = job.PeekPlanningInput();
-  if (!input.ok()) return input.status();
-  planner::PlanningProblem& problem = input->problem;
-  if (request.has_memory_limit_bytes()) problem.memory_limit_bytes = planner::LimitForPlanner(request.memory_limit_bytes());
-  ApplyPins(request.pins(), problem);
-  if (absl::Status status = AddToBases(job, request.additional_base_bytes(), problem); !status.ok()) return status;
-  const auto plan = planner::PlanStep(problem);
-  if (!plan.ok()) return plan.status();
-  v1::SimulatePlanResponse response;
-  *response.mutable_plan() = PlanToMessage(problem, input->structure_hashes, *plan);
-  response.mutable_plan()->set_job(job.name());
-  response.mutable_plan()->set_incarnation(input->incarnation);
-  response.mutable_plan()->set_reason("what if; not committed");
   return response;
 }
 

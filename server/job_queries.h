@@ -5,9 +5,11 @@
 #ifndef TIDETAPE_SERVER_JOB_QUERIES_H_
 #define TIDETAPE_SERVER_JOB_QUERIES_H_
 
+#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "server/job.h"
 #include "tidetape/v1/planner_service.pb.h"
 
@@ -19,7 +21,23 @@ absl::StatusOr<v1::GetProblemResponse> AnswerGetProblem(Job& job);
 absl::StatusOr<v1::GetFrontierResponse> AnswerGetFrontier(Job& job, const v1::GetFrontierRequest& request);
 absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::ExplainPlanRequest& request);
 absl::StatusOr<v1::GetStepMemoryResponse> AnswerGetStepMemory(Job& job);
-absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request);
+
+// How long whoever asks still waits; effort beyond it is not spent, and where the answer itself takes longer, the question ends
+// with DeadlineExceeded.
+using TimeLeft = std::function<absl::Duration()>;
+
+absl::StatusOr<v1::SimulatePlanResponse> AnswerSimulatePlan(Job& job, const v1::SimulatePlanRequest& request,
+                                                            const TimeLeft& time_left);
+absl::StatusOr<v1::ComparePoliciesResponse> AnswerComparePolicies(Job& job, const v1::ComparePoliciesRequest& request,
+                                                                  const TimeLeft& time_left);
+absl::StatusOr<v1::PricePinsResponse> AnswerPricePins(Job& job, const v1::PricePinsRequest& request, const TimeLeft& time_left);
+absl::StatusOr<v1::FindBlockPlanResponse> AnswerFindBlockPlan(Job& job, const v1::FindBlockPlanRequest& request,
+                                                              const TimeLeft& time_left);
+absl::StatusOr<v1::FindLargestSizeResponse> AnswerFindLargestSize(Job& job, const v1::FindLargestSizeRequest& request,
+                                                                  const TimeLeft& time_left);
+
+// InvalidArgument where the job has no such block.
+absl::Status CheckBlock(const Job& job, int32_t block, size_t blocks);
 
 // The committed plan and what it would be made from now.
 struct CurrentPlanInput {

@@ -53,6 +53,7 @@ absl::Status Job::Restore() {
       committed_ = std::make_shared<v1::Plan>(newest);
       planned_limit_ = newest.memory_limit_bytes();
       planned_revision_ = newest.revision();
+      residual_bytes_ = planned_residual_ = newest.residual_bytes();
       revision_reason_ = "the job's tapes or constraints changed";
     }
   }

@@ -10,6 +10,8 @@
 namespace tidetape::server {
 namespace {
 
+constexpr absl::Duration kKnownRunsSweep = absl::Hours(1);
+
 absl::Status JobNotFound(const std::string& name, const std::string& others) {
   return net::WithErrorInfo(absl::NotFoundError(absl::StrCat("no job '", name, "'; ", others)), "JOB_NOT_FOUND", {{"job", name}});
 }
@@ -91,7 +93,16 @@ std::vector<std::shared_ptr<Job>> JobRegistry::List() const {
   return jobs;
 }
 
+void JobRegistry::ForgetKnownRunsIfDue() {
+  const absl::Time now = clock_->Now();
+  if (now - known_runs_swept_ < kKnownRunsSweep) return;
+  known_runs_swept_ = now;
+  const absl::Status status = store_->DropKnownRuns(now - options_.known_run_retention);
+  if (!status.ok()) spdlog::warn("cannot forget old runs yet: {}", std::string(status.message()));
+}
+
 void JobRegistry::Sweep() {
+  ForgetKnownRunsIfDue();
   for (const auto& job : List()) {
     if (absl::Status status = job->Sweep(options_.end_after_silence); !status.ok()) {
       spdlog::warn("cannot look after the job: {} job={}", std::string(status.message()), job->name());

@@ -29,6 +29,8 @@ class JobRegistry {
     absl::Duration end_after_silence = absl::Hours(1);
     // A job is forgotten this long after its end.
     absl::Duration retention = absl::Hours(7 * 24);
+    // A known run that nobody used for this long is forgotten; see PlanActivation.
+    absl::Duration known_run_retention = absl::Hours(90 * 24);
     PlanActivation::Options activation;
   };
 
@@ -55,6 +57,7 @@ class JobRegistry {
 
  private:
   std::shared_ptr<Job> MakeJob(const std::string& name) const;
+  void ForgetKnownRunsIfDue();
   void ForgetIfDue(const std::string& name) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status MakeRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -62,6 +65,7 @@ class JobRegistry {
   Store* const store_;
   Clock* const clock_;
   Worker* const planning_thread_;
+  absl::Time known_runs_swept_ = absl::InfinitePast();  // of the sweeping thread only
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mutex_);
 };

@@ -73,6 +73,10 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, lease, absl::Seconds(2), "With PostgreSQL: how long the other servers wait for a leader that is silent.");
 ABSL_FLAG(absl::Duration, end_after_silence, absl::Hours(1), "A job without a connected rank for this long has ended.");
 ABSL_FLAG(absl::Duration, retention, absl::Hours(7 * 24), "A job is forgotten this long after its end.");
+ABSL_FLAG(
+    int64_t, known_run_bytes, int64_t{256} << 20,
+    "What is kept of runs that were measured, so that a job of the same blocks has its plan with its first report; 0: nothing.");
+ABSL_FLAG(absl::Duration, known_run_retention, absl::Hours(90 * 24), "A run that no job used for this long is forgotten.");
 ABSL_FLAG(std::string, log_level, "info", "trace, debug, info, warning, error, critical or off; the log goes to stderr.");
 ABSL_FLAG(absl::Duration, drain_wait, absl::Seconds(3), "How long agents have to leave after SIGTERM or SIGINT.");
 
@@ -217,6 +221,8 @@ absl::Status Serve() {
   options.drain_wait = absl::GetFlag(FLAGS_drain_wait);
   options.registry.end_after_silence = absl::GetFlag(FLAGS_end_after_silence);
   options.registry.retention = absl::GetFlag(FLAGS_retention);
+  options.registry.known_run_retention = absl::GetFlag(FLAGS_known_run_retention);
+  options.registry.activation.known_run_bytes = absl::GetFlag(FLAGS_known_run_bytes);
   options.streams_per_peer = absl::GetFlag(FLAGS_streams_per_peer);
   options.messages_per_second = absl::GetFlag(FLAGS_messages_per_second);
   options.max_receive_bytes = absl::GetFlag(FLAGS_max_message_bytes);

@@ -1,10 +1,13 @@
 #include "server/plan_activation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "planner/io/problem_io.h"
 #include "planner/merge_ranks.h"
 #include "planner/site_plan.h"
+#include "server/known_runs.h"
 #include "server/log.h"
 #include "server/plan_message.h"
 #include "server/units.h"
@@ -16,6 +19,27 @@ namespace {
 // The plan of the generation, or one that repeats it.
 bool IsPlanOf(const v1::Plan& plan, int64_t generation) {
   return plan.generation() == generation || plan.repeats_generation() == generation;
+}
+
+constexpr int kRememberedTimes = 2;
+
+PlanCause CauseOf(planner::ReplanCause cause) {
+  switch (cause) {
+    case planner::ReplanCause::kNone:
+    case planner::ReplanCause::kFirst:
+      return PlanCause::kFirst;
+    case planner::ReplanCause::kLimit:
+      return PlanCause::kLimit;
+    case planner::ReplanCause::kBlocks:
+      return PlanCause::kBlocks;
+    case planner::ReplanCause::kOverLimit:
+      return PlanCause::kOverLimit;
+    case planner::ReplanCause::kPeak:
+      return PlanCause::kPeak;
+    case planner::ReplanCause::kCosts:
+      return PlanCause::kCosts;
+  }
+  return PlanCause::kFirst;
 }
 
 }  // namespace
@@ -35,13 +59,14 @@ void PlanActivation::Consider(std::shared_ptr<Job> job) {
   job->SetPlanningStatus(absl::ResourceExhaustedError("too many jobs wait for the planner; the next report tries again"));
 }
 
-absl::StatusOr<std::string> PlanActivation::Reason(const PlanningInput& input) {
-  if (!input.forced_reason.empty()) return input.forced_reason;
-  if (!input.newly_measured) return std::string();
+absl::StatusOr<PlanActivation::Reason> PlanActivation::ReasonToPlan(const PlanningInput& input) {
+  if (!input.forced_reason.empty()) return Reason{input.forced_cause, input.forced_reason};
+  if (!input.newly_measured) return Reason();
   if (!follows_) TakeUp(*input.committed, input.problem);
-  absl::StatusOr<std::string> reason = policy_.ReasonToReplan(input.problem, input.structure_hashes);
-  if (!reason.ok() || !reason->empty()) return reason;
-  return pacing_.Reason(input.links, *input.committed);
+  absl::StatusOr<planner::ReplanReason> reason = policy_.ReasonToReplan(input.problem, input.structure_hashes);
+  if (!reason.ok()) return reason.status();
+  if (!reason->text.empty()) return Reason{CauseOf(reason->cause), std::move(reason->text)};
+  return Reason{PlanCause::kPacing, pacing_.Reason(input.links, *input.committed)};
 }
 
 void PlanActivation::TakeUp(const v1::Plan& plan, planner::PlanningProblem problem) {
@@ -57,10 +82,48 @@ void PlanActivation::Follow(const PlanningInput& input, const planner::StepPlan&
 
 void PlanActivation::Run(Job& job) {
   const absl::StatusOr<PlanningInput> input = job.MakePlanningInput();
-  if (absl::IsFailedPrecondition(input.status())) return;  // still gathering; the job's summary says what is missing
+  // Still gathering; the job's summary says what is missing.
+  if (absl::IsFailedPrecondition(input.status())) return StartWarm(job);
   const absl::Status status = input.ok() ? Review(job, *input) : input.status();
   if (!status.ok()) spdlog::error("planning failed: {} job={}", std::string(status.message()), job.name());
   job.SetPlanningStatus(status);
+}
+
+void PlanActivation::StartWarm(Job& job) {
+  if (options_.known_run_bytes <= 0) return;
+  absl::StatusOr<PlanningInput> input = job.MakeEarlyInput();
+  if (!input.ok() || input->frozen_generation != 0) return;
+  const absl::StatusOr<v1::KnownRun> known = store_->GetKnownRun(input->run_key);
+  if (absl::IsNotFound(known.status())) return;
+  absl::Status status = known.status();
+  if (status.ok()) {
+    planner::PlanningProblem raised = *input->measured;
+    status = RaiseToKnown(planner::FromProto(known->problem()), raised);
+    if (status.ok()) {
+      UseMeasured(std::move(raised), std::max(input->residual_bytes, known->residual_bytes()), *input);
+      const std::string reason = absl::StrCat("a warm start: job '", known->job(), "' ran the same blocks at the same shapes");
+      status = Commit(job, *input, {PlanCause::kWarmStart, reason});
+    }
+    // So that it is kept while it is of use.
+    if (status.ok()) status = store_->PutKnownRun(input->run_key, *known, clock_->Now(), options_.known_run_bytes);
+  }
+  if (!status.ok()) spdlog::warn("no warm start: {} job={}", std::string(status.message()), job.name());
+}
+
+void PlanActivation::Remember(const Job& job, const PlanningInput& input) {
+  const std::shared_ptr<const v1::Plan> committed = job.committed();
+  if (options_.known_run_bytes <= 0 || committed == nullptr || committed->incarnation() != input.incarnation) return;
+  if (remembered_generation_ != committed->generation()) remembered_times_ = 0;
+  remembered_generation_ = committed->generation();
+  if (remembered_times_++ >= kRememberedTimes) return;
+  v1::KnownRun run;
+  *run.mutable_problem() = planner::ToProto(*input.measured);
+  run.mutable_problem()->clear_memory_limit_bytes();
+  run.set_plain_step_seconds(input.plain_step_seconds);
+  run.set_job(job.name());
+  run.set_residual_bytes(input.residual_bytes);
+  const absl::Status status = store_->PutKnownRun(input.run_key, run, clock_->Now(), options_.known_run_bytes);
+  if (!status.ok()) spdlog::warn("the run is not remembered: {} job={}", std::string(status.message()), job.name());
 }
 
 absl::Status PlanActivation::Review(Job& job, const PlanningInput& input) {
@@ -73,16 +136,20 @@ absl::Status PlanActivation::Review(Job& job, const PlanningInput& input) {
     if (!frozen.ok() && !absl::IsNotFound(frozen.status())) return frozen.status();
     if (frozen.ok() && StructureHashes(*frozen) == input.structure_hashes) return CommitAgain(job, input, *std::move(frozen));
   }
-  const absl::StatusOr<std::string> reason = Reason(input);
-  if (!reason.ok() || reason->empty()) return reason.status();
-  return Commit(job, input, *reason);
+  const absl::StatusOr<Reason> reason = ReasonToPlan(input);
+  if (!reason.ok()) return reason.status();
+  if (!reason->text.empty()) {
+    if (absl::Status status = Commit(job, input, *reason); !status.ok()) return status;
+  }
+  if (!reason->text.empty() || input.newly_measured) Remember(job, input);
+  return absl::OkStatus();
 }
 
-absl::StatusOr<bool> PlanActivation::Publish(Job& job, const PlanningInput& input, const std::string& reason, v1::Plan& plan) {
+absl::StatusOr<bool> PlanActivation::Publish(Job& job, const PlanningInput& input, const Reason& reason, v1::Plan& plan) {
   plan.set_job(job.name());
   plan.set_incarnation(input.incarnation);
   plan.set_generation(input.next_generation);
-  plan.set_reason(reason);
+  plan.set_reason(reason.text);
   plan.set_committed_unix_micros(absl::ToUnixMicros(clock_->Now()));
   plan.set_revision(input.revision);
   if (plan.has_pacing()) plan.mutable_pacing()->set_generation(plan.generation());
@@ -94,27 +161,29 @@ absl::StatusOr<bool> PlanActivation::Publish(Job& job, const PlanningInput& inpu
     return false;
   }
   if (!committed.ok()) return committed;
+  options_.committed(reason.cause);
   return job.Adopt(input, plan);
 }
 
 absl::Status PlanActivation::CommitAgain(Job& job, const PlanningInput& input, v1::Plan frozen) {
   frozen.set_repeats_generation(input.frozen_generation);
   follows_ = false;
-  const std::string reason = absl::StrCat("an operator froze the plan of generation ", input.frozen_generation);
+  const Reason reason = {PlanCause::kFrozen, absl::StrCat("an operator froze the plan of generation ", input.frozen_generation)};
   const absl::StatusOr<bool> published = Publish(job, input, reason, frozen);
   if (!published.ok()) return published.status();
   if (*published) {
-    job.AddEvent(absl::StrCat("committed generation ", frozen.generation(), ": ", reason, "; it repeats that plan"), -1,
+    job.AddEvent(absl::StrCat("committed generation ", frozen.generation(), ": ", reason.text, "; it repeats that plan"), -1,
                  frozen.generation());
   }
   return absl::OkStatus();
 }
 
-absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const std::string& reason) {
+absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const Reason& reason) {
   const absl::Time start = clock_->Now();
   const absl::StatusOr<planner::StepPlan> planned = options_.plan_step(input.problem);
   if (!planned.ok()) return planned.status();
   v1::Plan plan = PlanToMessage(input.problem, input.structure_hashes, *planned);
+  plan.set_residual_bytes(input.residual_bytes);
   pacing_.Fill(input.links, input.committed.get(), plan);
   if (input.committed != nullptr && !input.recommit && input.committed->etag() == plan.etag()) {
     Follow(input, *planned);
@@ -125,7 +194,7 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   if (!published.ok()) return published.status();
   if (!*published) return absl::OkStatus();
   Follow(input, *planned);
-  std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason, "; step peak ",
+  std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason.text, "; step peak ",
                                   FormatBytes(plan.step_peak_bytes()), ", replay ", FormatSeconds(plan.replay_seconds()),
                                   ", planned in ", FormatSeconds(absl::ToDoubleSeconds(clock_->Now() - start)));
   if (plan.has_pacing()) absl::StrAppend(&text, "; collectives: ", PacingText(plan.pacing()));

@@ -13,6 +13,7 @@ planner::MemoryProfile ProfileFromMessage(const v1::MemoryProfile& profile) {
   result.head_peak_bytes = profile.head_peak_bytes();
   result.optimizer_peak_bytes = profile.optimizer_peak_bytes();
   result.steady = profile.steady();
+  result.early = profile.early() && !profile.steady();
   return result;
 }
 

@@ -2,8 +2,10 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "net/error_info.h"
 #include "server/agent_stream.h"
 #include "server/constraints.h"
@@ -13,6 +15,8 @@
 
 namespace tidetape::server {
 namespace {
+
+constexpr absl::Duration kLongestAnswer = absl::Minutes(1);
 
 // A stream that was refused before it began.
 class RefusedWatch final : public grpc::ServerWriteReactor<v1::WatchJobResponse> {
@@ -36,6 +40,12 @@ grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const
 
 grpc::ServerUnaryReactor* FinishWith(grpc::CallbackServerContext* context, const absl::Status& status) {
   return FinishWith(context, net::ToGrpc(status));
+}
+
+// How long the caller of a question waits; no longer than kLongestAnswer where it says nothing.
+TimeLeft TimeLeftOf(const grpc::CallbackServerContext& context) {
+  const absl::Time deadline = std::min(absl::FromChrono(context.deadline()), absl::Now() + kLongestAnswer);
+  return [deadline] { return deadline - absl::Now(); };
 }
 
 std::string AsJson(const google::protobuf::Message& message) {
@@ -179,8 +189,40 @@ grpc::ServerUnaryReactor* PlannerServiceImpl::GetStepMemory(grpc::CallbackServer
 grpc::ServerUnaryReactor* PlannerServiceImpl::SimulatePlan(grpc::CallbackServerContext* context,
                                                            const v1::SimulatePlanRequest* request,
                                                            v1::SimulatePlanResponse* response) {
-  return Ask<v1::SimulatePlanResponse>(context, Right::kAsk, request->job(), response,
-                                       [request](Job& job) { return AnswerSimulatePlan(job, *request); });
+  return Ask<v1::SimulatePlanResponse>(
+      context, Right::kAsk, request->job(), response,
+      [request, left = TimeLeftOf(*context)](Job& job) { return AnswerSimulatePlan(job, *request, left); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::ComparePolicies(grpc::CallbackServerContext* context,
+                                                              const v1::ComparePoliciesRequest* request,
+                                                              v1::ComparePoliciesResponse* response) {
+  return Ask<v1::ComparePoliciesResponse>(
+      context, Right::kAsk, request->job(), response,
+      [request, left = TimeLeftOf(*context)](Job& job) { return AnswerComparePolicies(job, *request, left); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::PricePins(grpc::CallbackServerContext* context, const v1::PricePinsRequest* request,
+                                                        v1::PricePinsResponse* response) {
+  return Ask<v1::PricePinsResponse>(
+      context, Right::kAsk, request->job(), response,
+      [request, left = TimeLeftOf(*context)](Job& job) { return AnswerPricePins(job, *request, left); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::FindBlockPlan(grpc::CallbackServerContext* context,
+                                                            const v1::FindBlockPlanRequest* request,
+                                                            v1::FindBlockPlanResponse* response) {
+  return Ask<v1::FindBlockPlanResponse>(
+      context, Right::kAsk, request->job(), response,
+      [request, left = TimeLeftOf(*context)](Job& job) { return AnswerFindBlockPlan(job, *request, left); });
+}
+
+grpc::ServerUnaryReactor* PlannerServiceImpl::FindLargestSize(grpc::CallbackServerContext* context,
+                                                              const v1::FindLargestSizeRequest* request,
+                                                              v1::FindLargestSizeResponse* response) {
+  return Ask<v1::FindLargestSizeResponse>(
+      context, Right::kAsk, request->job(), response,
+      [request, left = TimeLeftOf(*context)](Job& job) { return AnswerFindLargestSize(job, *request, left); });
 }
 
 grpc::ServerUnaryReactor* PlannerServiceImpl::SetConstraints(grpc::CallbackServerContext* context,

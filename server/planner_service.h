@@ -63,6 +63,14 @@ class PlannerServiceImpl final : public v1::PlannerService::CallbackService {
                                           v1::GetStepMemoryResponse* response) override;
   grpc::ServerUnaryReactor* SimulatePlan(grpc::CallbackServerContext* context, const v1::SimulatePlanRequest* request,
                                          v1::SimulatePlanResponse* response) override;
+  grpc::ServerUnaryReactor* ComparePolicies(grpc::CallbackServerContext* context, const v1::ComparePoliciesRequest* request,
+                                            v1::ComparePoliciesResponse* response) override;
+  grpc::ServerUnaryReactor* PricePins(grpc::CallbackServerContext* context, const v1::PricePinsRequest* request,
+                                      v1::PricePinsResponse* response) override;
+  grpc::ServerUnaryReactor* FindBlockPlan(grpc::CallbackServerContext* context, const v1::FindBlockPlanRequest* request,
+                                          v1::FindBlockPlanResponse* response) override;
+  grpc::ServerUnaryReactor* FindLargestSize(grpc::CallbackServerContext* context, const v1::FindLargestSizeRequest* request,
+                                            v1::FindLargestSizeResponse* response) override;
   grpc::ServerUnaryReactor* SetConstraints(grpc::CallbackServerContext* context, const v1::SetConstraintsRequest* request,
                                            v1::SetConstraintsResponse* response) override;
   grpc::ServerUnaryReactor* EndJob(grpc::CallbackServerContext* context, const v1::EndJobRequest* request,

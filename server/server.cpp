@@ -30,6 +30,7 @@ Server::Options Server::Timed(Options options, ServerMetrics* metrics) {
     metrics->Planned(absl::Now() - start, plan.ok());
     return plan;
   };
+  options.registry.activation.committed = [metrics](PlanCause cause) { metrics->CommittedPlan(PlanCauseName(cause)); };
   return options;
 }
 

@@ -140,6 +140,12 @@ TEST(StreamFuzz, WhateverComesTheServerLivesAndServesTheOthers) {
       AnswerGetFrontier(*job, v1::GetFrontierRequest()).status().IgnoreError();
       AnswerExplainPlan(*job, v1::ExplainPlanRequest()).status().IgnoreError();
       AnswerGetStepMemory(*job).status().IgnoreError();
+      const TimeLeft little = [] { return absl::Seconds(1); };
+      AnswerComparePolicies(*job, v1::ComparePoliciesRequest(), little).status().IgnoreError();
+      AnswerFindBlockPlan(*job, v1::FindBlockPlanRequest(), little).status().IgnoreError();
+      v1::FindLargestSizeRequest largest;
+      largest.set_memory_limit_bytes(1300);
+      AnswerFindLargestSize(*job, largest, little).status().IgnoreError();
       job->Describe();
     }
     if (streams % 50 == 0) {

@@ -75,6 +75,34 @@ def test_values_are_explained_and_limits_tried(client):
     assert client.simulate("example", memory_limit="max")["saved_bytes"] == 400
 
 
+def test_rivals_and_pins_have_their_price(client):
+    policies = client.policies("example").frame().set_index("policy")
+    # Nothing kept: 11 ms in each block. At that peak, the last block can keep what 10 ms made.
+    assert policies.loc["full checkpoint", ["step_peak_bytes", "replay_seconds", "planned_seconds"]].tolist() == [
+        1100,
+        0.022,
+        0.012,
+    ]
+    price = client.price("example", replay=["aten::op1@layers.0"])
+    assert (price.pinned_values, price.replay_seconds) == (1, pytest.approx(0.009))
+    assert client.block_plan("example", 0, within=150)["point"]["bytes"] == 100
+    with pytest.raises(PlannerError, match="labels look like") as error:
+        client.price("example", save=["nothing"])
+    assert error.value.code == "INVALID_ARGUMENT"
+
+
+def test_one_size_is_said_to_be_one(client):
+    with pytest.raises(PlannerError, match="seen at one size only") as error:
+        client.largest("example")
+    assert error.value.reason == "ONE_SIZE"
+
+
+def test_plans_are_compared(client):
+    compared = client.compare("example@1", "example@1")
+    assert compared["blocks"] == []
+    assert compared["before"]["step_peak_bytes"] == compared["after"]["step_peak_bytes"] == 1300
+
+
 def test_what_comes_is_watched(client):
     first = next(client.watch("example", seconds=30))
     assert first["summary"]["job"] == "example"

@@ -174,6 +174,24 @@ def test_interception_ends_with_the_last_open_tape(attach):
     assert tidetape._C.intercepted_ops() == before
 
 
+def test_outside_of_blocks_only_writes_are_intercepted(attach):
+    """While a tape is open: the four ops that are looked at without boxing, another one, and what writes to nothing."""
+    model = stack(lambda block, x: block.linear(x).exp())
+    attach(model, blocks="blocks.*", memory_limit="min", planner="none")
+    loss = model(hidden())
+    value = torch.ones(4, 4)
+
+    def intercepted(op):
+        before = tidetape._C.intercepted_ops()
+        op()
+        return tidetape._C.intercepted_ops() - before
+
+    assert intercepted(lambda: (value @ value).exp()) == 0
+    writes = (lambda: value.add_(value), lambda: value.copy_(value), lambda: value.fill_(1), value.zero_, value.exp_)
+    assert [intercepted(write) for write in writes] == [1] * len(writes)
+    loss.backward()
+
+
 def test_an_older_content_is_replayed_before_the_newest_is_read(same):
     """The first pass reads what was made before the write, the second one what was written."""
 

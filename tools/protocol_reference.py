@@ -22,7 +22,7 @@ from proto_lint import (
 )
 
 REFERENCE = PROTOS.parent / "docs" / "protocol.md"
-FILES = ("planner_service", "plan", "pacing", "tape")
+FILES = ("planner_service", "plan", "pacing", "tape", "known_run")
 ENUM_VALUE = 2
 Field = descriptor_pb2.FieldDescriptorProto
 
@@ -52,6 +52,7 @@ and metadata that say what it is about.
 | `JOB_ENDED` | FAILED_PRECONDITION | job, incarnation | an operator ended this start of the job |
 | `INCARNATION_SUPERSEDED` | FAILED_PRECONDITION | job, incarnation | a newer start of the job has connected |
 | `GENERATION_NOT_KEPT` | NOT_FOUND | job, generation | no such plan, or it is too old |
+| `ONE_SIZE` | FAILED_PRECONDITION | job | the job's blocks were seen at one size only, so nothing can be said of others |
 | `OTHER_BLOCKS` | FAILED_PRECONDITION | job, generation | the job runs other blocks than the plan is of |
 | `CONSTRAINTS_CHANGED` | ABORTED | job | somebody else changed the constraints; read them again |
 | `INVALID_FIELD` | INVALID_ARGUMENT | field | the field's value cannot be |

@@ -7,10 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/reduce_scatter_schedule.h"
+#include "collectives/stable_hash.h"
 
 namespace tidetape::agent {
 namespace {
 
+using collectives::CollectiveKind;
 using collectives::DType;
 using collectives::Group;
 using collectives::Layout;
@@ -30,11 +32,11 @@ uint64_t ReadyOffset(const Layout& layout, int32_t ranks) {
   return (static_cast<uint64_t>(layout.arena_bytes()) + 7) / 8 * 8 + NoticeBoard::Bytes(NoticeBytes(layout), ranks);
 }
 
-absl::StatusOr<Schedule> MakeReduction(const Layout& layout, int32_t unit, const Group& group, ScheduleOptions options,
-                                       bool widened, double divide_factor) {
-  options.divide_factor = divide_factor;
-  if (widened) options.gradient_dtype = DType::kFloat32;
-  return collectives::ReduceScatterSchedule(layout, unit, group, options);
+ScheduleOptions ReduceOptions(ScheduleOptions options, const GradientNotice& agreed) {
+  options.divide_factor = agreed.divide_factor;
+  options.slot_vacated = agreed.slot_vacated;
+  if (agreed.widened) options.gradient_dtype = DType::kFloat32;
+  return options;
 }
 
 // Adds the time from here to the end of its life to a sum.
@@ -64,8 +66,12 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(Layout layout, std:
                                                              std::unique_ptr<collectives::Transport> transport,
                                                              const Options& options) {
   std::unique_ptr<DataPlane> plane(new DataPlane(std::move(layout), std::move(groups), std::move(transport), options));
-  auto gathers = MakeGathers(plane->layout_, plane->groups_, options.pacing.schedule, options.pacing.generation);
+  auto gathers =
+      MakeGathers(plane->layout_, plane->maker_, options.pacing.schedule, options.pacing.generation, &plane->proved_gathers_);
   if (!gathers.ok()) return gathers.status();
+  for (int32_t unit = 0; plane->maker_.proves() && unit < static_cast<int32_t>(gathers->size()); ++unit) {
+    if (absl::Status status = plane->ProveReduction(unit); !status.ok()) return status;
+  }
   const std::lock_guard lock(plane->mutex_);
   plane->gathers_ = *std::move(gathers);
   if (absl::Status status = plane->SayEarlyReadies(); !status.ok()) return status;
@@ -75,11 +81,12 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Create(Layout layout, std:
 DataPlane::DataPlane(Layout layout, std::vector<Group> groups, std::unique_ptr<collectives::Transport> transport,
                      const Options& options)
     : layout_(std::move(layout)),
-      groups_(std::move(groups)),
       transport_(std::move(transport)),
       options_(options),
+      maker_(layout_, std::move(groups), options.groups_to_prove),
       executor_(*transport_, WithCheck(options.executor, this)),
       board_(*transport_, layout_.arena_bytes(), NoticeBytes(layout_), layout_.signals()),
+      proved_reductions_(layout_.units().size()),
       readies_(*transport_, ReadyOffset(layout_, transport_->size()), static_cast<int32_t>(layout_.slots().size())),
       pacing_(options.pacing),
       slots_(layout_.slots().size()) {
@@ -90,8 +97,6 @@ collectives::ExecutorOptions DataPlane::WithCheck(collectives::ExecutorOptions o
   options.after_wait = [plane](int32_t peer, int32_t signal) { return plane->CheckReady(peer, signal); };
   return options;
 }
-
-uint64_t DataPlane::schedule_hash(int32_t unit) const { return GatherOf(unit)->schedule.hash(); }
 
 // The one under way in the unit's slot, or the next one.
 std::shared_ptr<const Gather> DataPlane::GatherOf(int32_t unit) const {
@@ -108,14 +113,17 @@ absl::Status DataPlane::SayReady(const Gather& gather, int32_t begin, int32_t en
   return absl::OkStatus();
 }
 
-// Of all slots that are free and about which nothing was said.
+absl::Status DataPlane::SayReadyEarly(const std::shared_ptr<const Gather>& gather) {
+  Slot& slot = slots_[gather->slot];
+  if (agreeing_ || slot.holder >= 0 || slot.said_ready || slot.kept_for_reduction || !gather->ready_early) return absl::OkStatus();
+  slot.said_ready = true;
+  slot.gather = gather;
+  return SayReady(*gather);
+}
+
 absl::Status DataPlane::SayEarlyReadies() {
   for (const auto& gather : gathers_) {
-    Slot& slot = slots_[gather->slot];
-    if (!gather->ready_early || slot.holder >= 0 || slot.said_ready) continue;
-    if (absl::Status status = SayReady(*gather); !status.ok()) return status;
-    slot.said_ready = true;
-    slot.gather = gather;
+    if (absl::Status status = SayReadyEarly(gather); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -125,6 +133,28 @@ absl::Status DataPlane::CheckReady(int32_t peer, int32_t signal) const {
     if (signal == layout_.ReadySignal(slot)) return readies_.Check(peer, slot, running_generation_);
   }
   return absl::OkStatus();
+}
+
+GradientNotice DataPlane::Ordinary(int32_t unit) const {
+  const Group& group = maker_.group(unit);
+  GradientNotice notice;
+  notice.unit = unit;
+  notice.divide_factor = static_cast<double>(group.shards.size() * std::max<size_t>(1, group.replicas.size()));
+  notice.slot_vacated = StagesInSlot(unit);
+  return notice;
+}
+
+uint64_t DataPlane::ReduceHash(int32_t unit) const {
+  const auto found = reductions_.find(KeyOf(Ordinary(unit)));
+  return found == reductions_.end() ? 0 : found->second.hash();
+}
+
+absl::Status DataPlane::Named(const absl::Status& status, const char* collective, int32_t unit, const char* what,
+                              int64_t training_step) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(collective, " of '", unit_names_[unit], "' in slot ", layout_.units()[unit].slot,
+                                   ", training step ", training_step, ", rank ", rank(), ", ", what, ": ", status.message()));
 }
 
 int32_t DataPlane::Holder(int32_t unit) const {
@@ -138,7 +168,7 @@ absl::Status DataPlane::RunGather(const Gather& gather, int32_t phase, int32_t b
   return Keep(executor_.RunSteps(gather.schedule, phase, begin, end, {}, training_step));
 }
 
-absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
+absl::Status DataPlane::Admit(int32_t unit, bool reduction_next, int64_t training_step) {
   if (!broken_.ok()) return broken_;
   std::shared_ptr<const Gather> gather;
   {
@@ -151,8 +181,10 @@ absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
     }
     slot.holder = unit;
     slot.gather = gather;
+    slot.kept_for_reduction = reduction_next && StagesInSlot(unit);
     if (!std::exchange(slot.said_ready, false)) {
-      if (absl::Status status = Keep(SayReady(*gather)); !status.ok()) return status;
+      absl::Status status = Named(SayReady(*gather), "all-gather", unit, "telling that the slot is free", training_step);
+      if (!status.ok()) return Keep(status);
     }
     counts_.gathered_bytes += gather->gathered_bytes;
     counts_.network_bytes += gather->network_bytes;
@@ -162,7 +194,8 @@ absl::Status DataPlane::Admit(int32_t unit, int64_t training_step) {
   absl::Status status = RunGather(*gather, phase, gather->schedule.begin(phase), gather->admitted, training_step);
   if (!status.ok()) return status;
   const std::lock_guard lock(mutex_);
-  return Keep(SayReady(*gather, gather->admitted, gather->schedule.end(phase)));
+  return Keep(Named(SayReady(*gather, gather->admitted, gather->schedule.end(phase)), "all-gather", unit,
+                    "telling other hosts that the slot is free", training_step));
 }
 
 absl::Status DataPlane::Send(int32_t unit, int64_t training_step) {
@@ -181,13 +214,9 @@ absl::Status DataPlane::Finish(int32_t unit, int64_t training_step) {
 
 void DataPlane::Release(int32_t unit) {
   const std::lock_guard lock(mutex_);
-  const std::shared_ptr<const Gather>& gather = gathers_[unit];
-  Slot& slot = slots_[gather->slot];
-  slot.holder = -1;
-  slot.gather = gather;
-  slot.said_ready = gather->ready_early;
+  slots_[layout_.units()[unit].slot].holder = -1;
   // A lost peer shows at the next wait.
-  if (gather->ready_early) SayReady(*gather).IgnoreError();
+  SayReadyEarly(gathers_[unit]).IgnoreError();
 }
 
 absl::Status DataPlane::Arm(const PacingCandidate& candidate) {
@@ -196,13 +225,20 @@ absl::Status DataPlane::Arm(const PacingCandidate& candidate) {
     return absl::InvalidArgumentError(
         absl::StrCat("pacing generation ", candidate.generation, " is not above ", in_force, ", which is in force"));
   }
-  auto gathers = MakeGathers(layout_, groups_, candidate.schedule, candidate.generation);
+  auto gathers = MakeGathers(layout_, maker_, candidate.schedule, candidate.generation);
   if (!gathers.ok()) return gathers.status();
   // Made when they are needed; here only to know that they can be.
-  for (int32_t unit = 0; unit < static_cast<int32_t>(groups_.size()); ++unit) {
-    for (const bool widened : {false, true}) {
-      const auto reduction = MakeReduction(layout_, unit, groups_[unit], candidate.schedule, widened, 1);
-      if (!reduction.ok()) return reduction.status();
+  for (int32_t unit = 0; unit < static_cast<int32_t>(layout_.units().size()); ++unit) {
+    GradientNotice notice = Ordinary(unit);
+    const bool in_slot = StagesInSlot(unit), beside = !in_slot || layout_.staging().bytes > 0;
+    for (const bool vacated : {false, true}) {
+      if (!(vacated ? in_slot : beside)) continue;
+      for (const bool widened : {false, true}) {
+        notice.slot_vacated = vacated;
+        notice.widened = widened;
+        const auto reduction = maker_.Make(CollectiveKind::kReduceScatter, unit, ReduceOptions(candidate.schedule, notice));
+        if (!reduction.ok()) return reduction.status();
+      }
     }
   }
   auto armed = std::make_shared<const Armed>(Armed{candidate, *std::move(gathers)});
@@ -223,7 +259,7 @@ CollectiveCounts DataPlane::TakeCounts() {
 
 // Only notices that all ranks of the transport have merged decide for all of them.
 bool DataPlane::MaySwitch(const GradientNotice& agreed) const {
-  const Group& group = groups_[agreed.unit];
+  const Group& group = maker_.group(agreed.unit);
   const size_t ranks = group.shards.size() * std::max<size_t>(1, group.replicas.size());
   return agreed.pacing.armed_by_all && agreed.pacing.armed > agreed.pacing.in_force &&
          ranks == static_cast<size_t>(transport_->size());
@@ -245,7 +281,6 @@ absl::Status DataPlane::TakeBackReady(const Gather& gather) {
 }
 
 absl::Status DataPlane::Switch(const Armed& armed) {
-  const std::lock_guard lock(mutex_);
   for (Slot& slot : slots_) {
     if (!std::exchange(slot.said_ready, false)) continue;
     if (absl::Status status = TakeBackReady(*slot.gather); !status.ok()) return status;
@@ -255,24 +290,41 @@ absl::Status DataPlane::Switch(const Armed& armed) {
   pacing_ = armed.candidate;
   if (armed_.get() == &armed) armed_ = nullptr;
   if (options_.set_network_pacing != nullptr) options_.set_network_pacing(pacing_.network);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const DataPlane::Armed> DataPlane::Notify(GradientNotice& own) {
+  const std::lock_guard lock(mutex_);
+  const Slot& slot = slots_[layout_.units()[own.unit].slot];
+  // Once it is told ready, others may write there.
+  own.slot_vacated = StagesInSlot(own.unit) && slot.holder < 0 && !slot.said_ready;
+  own.pacing.in_force = pacing_.generation;
+  if (armed_ != nullptr) {
+    own.pacing.armed = armed_->candidate.generation;
+    own.pacing.armed_hash = armed_->candidate.hash();
+  }
+  collectives::StableHash told;
+  for (const Slot& each : slots_) told.Add(int64_t{each.said_ready});
+  own.pacing.told_hash = told.value();
+  agreeing_ = true;
+  return armed_;
+}
+
+absl::Status DataPlane::Settle(const GradientNotice& agreed, const std::shared_ptr<const Armed>& armed) {
+  const std::lock_guard lock(mutex_);
+  agreeing_ = false;
+  if (armed != nullptr && MaySwitch(agreed)) {
+    if (absl::Status status = Switch(*armed); !status.ok()) return status;
+  }
   return SayEarlyReadies();
 }
 
 absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t training_step) {
   if (!broken_.ok()) return broken_;
   const Stopwatch watch(mutex_, counts_.reduce_seconds);
-  const Group& group = groups_[own.unit];
+  const Group& group = maker_.group(own.unit);
   const size_t parameters = own.present.size();
-  std::shared_ptr<const Armed> armed;
-  {
-    const std::lock_guard lock(mutex_);
-    armed = armed_;
-    own.pacing.in_force = pacing_.generation;
-  }
-  if (armed != nullptr) {
-    own.pacing.armed = armed->candidate.generation;
-    own.pacing.armed_hash = armed->candidate.hash();
-  }
+  const std::shared_ptr<const Armed> armed = Notify(own);
   // First along the shards, then along the copies: so all ranks of the mesh have merged all notices.
   for (const std::vector<int32_t>* peers : {&group.shards, &group.replicas}) {
     if (peers->size() < 2) continue;
@@ -285,23 +337,19 @@ absl::StatusOr<GradientNotice> DataPlane::Agree(GradientNotice own, int64_t trai
       status = own.Merge(GradientNotice::Decode((*records)[i], parameters), (*peers)[i], unit_names_);
     }
     if (status.ok()) continue;
-    return Keep(absl::Status(status.code(), absl::StrCat("reduce-scatter of '", unit_names_[own.unit], "', training step ",
-                                                         training_step, ", rank ", group.rank(), ", notices: ", status.message())));
+    return Keep(Named(status, "reduce-scatter", own.unit, "notices", training_step));
   }
-  if (armed != nullptr && MaySwitch(own)) {
-    if (absl::Status status = Keep(Switch(*armed)); !status.ok()) return status;
-  }
+  absl::Status status = Named(Settle(own, armed), "reduce-scatter", own.unit, "telling again which slots are free", training_step);
+  if (!status.ok()) return Keep(status);
   return own;
 }
 
-absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& agreed) {
-  const auto key = std::make_pair(agreed.unit, std::make_pair(agreed.widened, agreed.divide_factor));
-  const auto found = reductions_.find(key);
+absl::StatusOr<const Schedule*> DataPlane::ReduceSchedule(const GradientNotice& agreed, ScheduleMaker::Hashes* proved) {
+  const auto found = reductions_.find(KeyOf(agreed));
   if (found != reductions_.end()) return &found->second;
-  auto schedule =
-      MakeReduction(layout_, agreed.unit, groups_[agreed.unit], pacing().schedule, agreed.widened, agreed.divide_factor);
+  auto schedule = maker_.Make(CollectiveKind::kReduceScatter, agreed.unit, ReduceOptions(pacing().schedule, agreed), proved);
   if (!schedule.ok()) return Keep(schedule.status());
-  return &reductions_.emplace(key, *std::move(schedule)).first->second;
+  return &reductions_.emplace(KeyOf(agreed), *std::move(schedule)).first->second;
 }
 
 absl::Status DataPlane::ReduceGradients(const GradientNotice& agreed, const collectives::ReduceBuffers& buffers,
@@ -326,7 +374,11 @@ absl::Status DataPlane::FinishReduction(const GradientNotice& agreed, const coll
   for (int32_t phase = collectives::GradientsFreePhase(**schedule) + 1; phase < phases; ++phase) {
     if (absl::Status status = Keep(executor_.RunPhase(**schedule, phase, buffers, training_step)); !status.ok()) return status;
   }
-  return absl::OkStatus();
+  const std::lock_guard lock(mutex_);
+  Slot& slot = slots_[layout_.units()[agreed.unit].slot];
+  if (slot.holder < 0) slot.kept_for_reduction = false;  // else it is the next holder's reduction that it will be kept for
+  return Keep(
+      Named(SayReadyEarly(gathers_[agreed.unit]), "reduce-scatter", agreed.unit, "telling that the slot is free", training_step));
 }
 
 absl::Status DataPlane::Keep(absl::Status status) {

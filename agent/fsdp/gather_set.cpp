@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/all_gather_schedule.h"
-
 namespace tidetape::agent {
 namespace {
 
@@ -67,11 +65,14 @@ Gather MakeGather(Schedule schedule, const Layout& layout, int32_t unit, int64_t
 
 }  // namespace
 
-absl::StatusOr<GatherSet> MakeGathers(const Layout& layout, const std::vector<collectives::Group>& groups,
-                                      const collectives::ScheduleOptions& options, int64_t generation) {
+absl::StatusOr<GatherSet> MakeGathers(const Layout& layout, const ScheduleMaker& maker, const collectives::ScheduleOptions& options,
+                                      int64_t generation, std::vector<ScheduleMaker::Hashes>* proved) {
+  const int32_t units = static_cast<int32_t>(layout.units().size());
+  if (proved != nullptr) proved->assign(units, {});
   GatherSet gathers;
-  for (int32_t unit = 0; unit < static_cast<int32_t>(groups.size()); ++unit) {
-    auto schedule = collectives::AllGatherSchedule(layout, unit, groups[unit], options);
+  for (int32_t unit = 0; unit < units; ++unit) {
+    auto schedule =
+        maker.Make(collectives::CollectiveKind::kAllGather, unit, options, proved != nullptr ? &(*proved)[unit] : nullptr);
     if (!schedule.ok()) return schedule.status();
     gathers.push_back(std::make_shared<const Gather>(MakeGather(*std::move(schedule), layout, unit, generation)));
   }

@@ -1,4 +1,4 @@
-// The all-gathers of all units under one pacing.
+// The all-gathers of all units under one pacing. Made by a ScheduleMaker, so in debug mode each was proved.
 #ifndef TIDETAPE_AGENT_FSDP_GATHER_SET_H_
 #define TIDETAPE_AGENT_FSDP_GATHER_SET_H_
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "collectives/group.h"
+#include "agent/fsdp/schedule_maker.h"
 #include "collectives/layout.h"
 #include "collectives/schedule.h"
 #include "collectives/schedule_options.h"
@@ -31,9 +31,10 @@ struct Gather {
 // By unit. Gathers that are under way keep theirs when others take their place.
 using GatherSet = std::vector<std::shared_ptr<const Gather>>;
 
-// InvalidArgument as AllGatherSchedule.
-absl::StatusOr<GatherSet> MakeGathers(const collectives::Layout& layout, const std::vector<collectives::Group>& groups,
-                                      const collectives::ScheduleOptions& options, int64_t generation);
+// Errors as of ScheduleMaker::Make. `maker` has this layout. `proved`, where given, gets the hashes of what was proved, by unit.
+absl::StatusOr<GatherSet> MakeGathers(const collectives::Layout& layout, const ScheduleMaker& maker,
+                                      const collectives::ScheduleOptions& options, int64_t generation,
+                                      std::vector<ScheduleMaker::Hashes>* proved = nullptr);
 
 }  // namespace tidetape::agent
 

@@ -10,11 +10,12 @@ namespace {
 // The records of two ranks never leave their machines' kind: same release, same byte order.
 struct Head {
   int32_t unit;
-  uint32_t widened;
+  uint16_t widened, slot_vacated;
   double divide_factor;
   int64_t pacing_in_force;
   int64_t pacing_armed;
   uint64_t pacing_armed_hash;
+  uint64_t pacing_told_hash;
   uint64_t pacing_armed_by_all;
 };
 
@@ -28,8 +29,8 @@ size_t GradientNotice::EncodedBytes(size_t parameters) { return sizeof(Head) + (
 
 std::string GradientNotice::Encode() const {
   std::string bytes(EncodedBytes(present.size()), '\0');
-  const Head head = {
-      unit, widened ? 1U : 0U, divide_factor, pacing.in_force, pacing.armed, pacing.armed_hash, pacing.armed_by_all ? 1U : 0U};
+  const Head head = {unit,         widened,           slot_vacated,     divide_factor,      pacing.in_force,
+                     pacing.armed, pacing.armed_hash, pacing.told_hash, pacing.armed_by_all};
   std::memcpy(bytes.data(), &head, sizeof head);
   for (size_t p = 0; p < present.size(); ++p) {
     if (present[p]) bytes[sizeof head + p / 8] = static_cast<char>(bytes[sizeof head + p / 8] | 1 << p % 8);
@@ -40,11 +41,13 @@ std::string GradientNotice::Encode() const {
 GradientNotice GradientNotice::Decode(absl::string_view bytes, size_t parameters) {
   Head head;
   std::memcpy(&head, bytes.data(), sizeof head);
-  GradientNotice notice = {head.unit,
-                           head.widened != 0,
-                           head.divide_factor,
-                           std::vector<bool>(parameters),
-                           {head.pacing_in_force, head.pacing_armed, head.pacing_armed_hash, head.pacing_armed_by_all != 0}};
+  GradientNotice notice = {
+      head.unit,
+      head.widened != 0,
+      head.divide_factor,
+      head.slot_vacated != 0,
+      std::vector<bool>(parameters),
+      {head.pacing_in_force, head.pacing_armed, head.pacing_armed_hash, head.pacing_told_hash, head.pacing_armed_by_all != 0}};
   for (size_t p = 0; p < parameters; ++p) notice.present[p] = (bytes[sizeof head + p / 8] >> p % 8 & 1) != 0;
   return notice;
 }
@@ -66,8 +69,9 @@ absl::Status GradientNotice::Merge(const GradientNotice& other, int32_t other_ra
         other.pacing.in_force, ", this rank under ", pacing.in_force, "; this is a fault of Tidetape's, please report it"));
   }
   pacing.armed_by_all = pacing.armed_by_all && other.pacing.armed_by_all && other.pacing.armed == pacing.armed &&
-                        other.pacing.armed_hash == pacing.armed_hash;
+                        other.pacing.armed_hash == pacing.armed_hash && other.pacing.told_hash == pacing.told_hash;
   widened = widened || other.widened;
+  slot_vacated = slot_vacated && other.slot_vacated;
   for (size_t p = 0; p < present.size(); ++p) present[p] = present[p] || other.present[p];
   return absl::OkStatus();
 }

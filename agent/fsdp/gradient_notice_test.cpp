@@ -7,7 +7,7 @@ namespace {
 
 const std::vector<std::string> kUnits = {"blocks.0", "blocks.1"};
 
-GradientNotice Notice(std::vector<bool> present) { return {1, false, 4, std::move(present)}; }
+GradientNotice Notice(std::vector<bool> present) { return {1, false, 4, true, std::move(present)}; }
 
 TEST(GradientNotice, IsTheSameAfterTheWay) {
   // More than one byte of parameters, and not a whole number of them.
@@ -23,11 +23,12 @@ TEST(GradientNotice, IsTheSameAfterTheWay) {
 
 TEST(GradientNotice, CarriesThePacing) {
   GradientNotice notice = Notice({true});
-  notice.pacing = {3, 5, 0x123456789abcdef0, false};
+  notice.pacing = {3, 5, 0x123456789abcdef0, 0xfedcba9876543210, false};
   const PacingNotice back = GradientNotice::Decode(notice.Encode(), 1).pacing;
   EXPECT_EQ(back.in_force, 3);
   EXPECT_EQ(back.armed, 5);
   EXPECT_EQ(back.armed_hash, 0x123456789abcdef0U);
+  EXPECT_EQ(back.told_hash, 0xfedcba9876543210U);
   EXPECT_FALSE(back.armed_by_all);
 }
 
@@ -39,11 +40,12 @@ TEST(GradientNotice, PacingIsArmedByAllWhereAllSayTheSame) {
     EXPECT_TRUE(own.Merge(other, 2, kUnits).ok());
     return own.pacing.armed_by_all;
   };
-  EXPECT_TRUE(merged({1, 2, 7}, {1, 2, 7}));
-  EXPECT_FALSE(merged({1, 2, 7}, {1, 3, 7}));         // another generation
-  EXPECT_FALSE(merged({1, 2, 7}, {1, 2, 8}));         // the same number, but another pacing
-  EXPECT_FALSE(merged({1, 2, 7}, {1, 2, 7, false}));  // it has merged a rank that says something else
-  EXPECT_FALSE(merged({1, 2, 7, false}, {1, 2, 7}));
+  EXPECT_TRUE(merged({1, 2, 7, 9}, {1, 2, 7, 9}));
+  EXPECT_FALSE(merged({1, 2, 7, 9}, {1, 3, 7, 9}));         // another generation
+  EXPECT_FALSE(merged({1, 2, 7, 9}, {1, 2, 8, 9}));         // the same number, but another pacing
+  EXPECT_FALSE(merged({1, 2, 7, 9}, {1, 2, 7, 8}));         // the same pacing, but other slots told free
+  EXPECT_FALSE(merged({1, 2, 7, 9}, {1, 2, 7, 9, false}));  // it has merged a rank that says something else
+  EXPECT_FALSE(merged({1, 2, 7, 9, false}, {1, 2, 7, 9}));
 }
 
 TEST(GradientNotice, OtherPacingGenerationsAreNamed) {
@@ -69,6 +71,15 @@ TEST(GradientNotice, IsWideWhereSomeRankHasFloats) {
   other.widened = true;
   ASSERT_TRUE(own.Merge(other, 2, kUnits).ok());
   EXPECT_TRUE(own.widened);
+}
+
+TEST(GradientNotice, ASlotIsVacatedWhereAllRanksHaveVacatedIt) {
+  GradientNotice own = Notice({true}), other = Notice({true});
+  ASSERT_TRUE(own.Merge(GradientNotice::Decode(other.Encode(), 1), 2, {}).ok());
+  EXPECT_TRUE(own.slot_vacated);
+  other.slot_vacated = false;
+  ASSERT_TRUE(own.Merge(GradientNotice::Decode(other.Encode(), 1), 2, {}).ok());
+  EXPECT_FALSE(own.slot_vacated);
 }
 
 TEST(GradientNotice, OtherUnitsAreNamed) {

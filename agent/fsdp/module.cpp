@@ -2,6 +2,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,8 +57,9 @@ struct JoinOptions {
   std::string name, token, address;
   double join_seconds = 120, wait_seconds = 300;
   int64_t chunk_bytes = int64_t{1} << 20;
-  int32_t staging_slots = 2;
+  int32_t staging_slots = 0;
   int probe_per_host = 0;
+  std::vector<std::vector<Group>> groups_to_prove;
 };
 
 // A data plane, how much memory its arena takes, and what the links between its ranks can do.
@@ -88,6 +90,7 @@ JoinedPlane Join(Layout layout, std::vector<Group> groups, py::function set, py:
   plane.pacing.schedule.chunk_bytes = options.chunk_bytes;
   plane.pacing.schedule.staging_slots = options.staging_slots;
   plane.pacing.network = tcp.pacing;
+  plane.groups_to_prove = options.groups_to_prove;
   plane.executor.wait_limit = absl::Seconds(options.wait_seconds);
   // The plane owns the transport and calls this no longer than it lives.
   plane.set_network_pacing = [paced = transport.get()](const collectives::Pacing& pacing) { paced->SetPacing(pacing); };
@@ -151,6 +154,17 @@ ReduceBuffers ToBuffers(const std::vector<std::optional<at::Tensor>>& gradients,
   return buffers;
 }
 
+std::string HashesText(uint64_t gather, uint64_t reduction) {
+  return collectives::HashText(gather) + " " + collectives::HashText(reduction);
+}
+
+std::map<int32_t, std::string> ProvedHashes(const JoinedPlane& self, int32_t unit) {
+  std::map<int32_t, std::string> texts;
+  const auto& reductions = self.plane->ProvedReductions(unit);
+  for (const auto& [rank, hash] : self.plane->ProvedGathers(unit)) texts[rank] = HashesText(hash, reductions.at(rank));
+  return texts;
+}
+
 std::vector<py::tuple> Uncovered(const Layout& layout) {
   std::vector<py::tuple> reasons;
   for (const auto& parameter : collectives::CoverageOf(layout).uncovered) {
@@ -185,7 +199,7 @@ void DefineLayout(py::module_& m) {
              options.host_ranks = host_ranks;
              options.staging_bytes = staging_bytes;
              // A unit may be reduced while it stays unsharded.
-             options.reuse_slots = false;
+             options.spare_staging = true;
              return Value(Layout::Create({std::move(meshes), std::move(units), options}));
            }),
            py::arg("meshes"), py::arg("units"), py::arg("rotating_slots"), py::arg("host_ranks"), py::arg("staging_bytes"))
@@ -212,7 +226,12 @@ void DefinePlane(py::module_& m) {
           py::init([](std::vector<int32_t> shards, int32_t per_node, int32_t self, std::vector<int32_t> replicas, int32_t replica) {
             return Group{std::move(shards), per_node, self, std::move(replicas), replica};
           }),
-          py::arg("shards"), py::arg("per_node"), py::arg("self"), py::arg("replicas"), py::arg("replica"));
+          py::arg("shards"), py::arg("per_node"), py::arg("self"), py::arg("replicas"), py::arg("replica"))
+      .def_readonly("shards", &Group::shards)
+      .def_readonly("per_node", &Group::per_node)
+      .def_readonly("self", &Group::self)
+      .def_readonly("replicas", &Group::replicas)
+      .def_readonly("replica", &Group::replica);
   py::class_<JoinOptions>(m, "JoinOptions")
       .def(py::init<>())
       .def_readwrite("rank", &JoinOptions::rank)
@@ -225,7 +244,9 @@ void DefinePlane(py::module_& m) {
       .def_readwrite("chunk_bytes", &JoinOptions::chunk_bytes)
       .def_readwrite("staging_slots", &JoinOptions::staging_slots)
       .def_readwrite("probe_per_host", &JoinOptions::probe_per_host,
-                     "Ranks of each host, where links are to be measured; 0: they are not. The same on all ranks.");
+                     "Ranks of each host, where links are to be measured; 0: they are not. The same on all ranks.")
+      .def_readwrite("groups_to_prove", &JoinOptions::groups_to_prove,
+                     "By unit, of all ranks of its mesh: schedules are proved before they run. Empty: they are not.");
   py::class_<CollectiveCounts>(m, "CollectiveCounts")
       .def_readonly("gather_seconds", &CollectiveCounts::gather_seconds)
       .def_readonly("reduce_seconds", &CollectiveCounts::reduce_seconds)
@@ -233,16 +254,19 @@ void DefinePlane(py::module_& m) {
       .def_readonly("network_bytes", &CollectiveCounts::network_bytes);
   py::class_<GradientNotice>(m, "GradientNotice")
       .def(py::init([](int32_t unit, bool widened, double divide_factor, std::vector<bool> present) {
-             return GradientNotice{unit, widened, divide_factor, std::move(present)};
+             return GradientNotice{unit, widened, divide_factor, false, std::move(present)};
            }),
            py::arg("unit"), py::arg("widened"), py::arg("divide_factor"), py::arg("present"))
       .def_readonly("widened", &GradientNotice::widened)
+      .def_readonly("slot_vacated", &GradientNotice::slot_vacated, "Rows wait in the unit's slot, and else beside it.")
       .def_readonly("present", &GradientNotice::present);
 
   const auto no_gil = py::call_guard<py::gil_scoped_release>();
   py::class_<JoinedPlane>(m, "DataPlane", "The collectives of one model; see agent/fsdp/data_plane.h. Errors are RuntimeErrors.")
       .def_static("join", &Join, py::arg("layout"), py::arg("groups"), py::arg("store_set"), py::arg("store_wait"),
                   py::arg("options"), "Meets the other ranks. Collective.")
+      .def_property_readonly(
+          "rank", [](const JoinedPlane& self) { return self.plane->rank(); }, "In the group.")
       .def_readonly("private_bytes", &JoinedPlane::private_bytes, "Mapped for this rank alone.")
       .def_readonly("shared_bytes", &JoinedPlane::shared_bytes, "Mapped once a host.")
       .def_property_readonly(
@@ -263,14 +287,24 @@ void DefinePlane(py::module_& m) {
       .def_property_readonly("pacing_generation", [](const JoinedPlane& self) { return self.plane->pacing().generation; })
       .def("take_counts", [](const JoinedPlane& self) { return self.plane->TakeCounts(); })
       .def("holder", [](const JoinedPlane& self, int32_t unit) { return self.plane->Holder(unit); })
-      .def("schedule_hash",
-           [](const JoinedPlane& self, int32_t unit) { return collectives::HashText(self.plane->schedule_hash(unit)); })
+      .def(
+          "schedule_hashes",
+          [](const JoinedPlane& self, int32_t unit) {
+            return HashesText(self.plane->GatherHash(unit), self.plane->ReduceHash(unit));
+          },
+          "Of the unit's all-gather and ordinary reduce-scatter on this rank.")
+      .def("proved_hashes", &ProvedHashes,
+           "The same for all ranks of the unit's mesh, by rank of the group, as proved at the start.")
       .def("gathered_tensors", [](const JoinedPlane& self, int32_t unit) { return MakeGatheredTensors(*self.plane, unit); })
       .def("own_shards", [](const JoinedPlane& self, int32_t unit) { return OwnShards(self.plane, unit); })
       .def("lend", [](const JoinedPlane& self, int32_t unit,
                       const std::vector<at::Tensor>& gathered) { LendSlot(self.plane, unit, gathered); })
       .def(
-          "admit", [](const JoinedPlane& self, int32_t unit, int64_t step) { Check(self.plane->Admit(unit, step)); }, no_gil)
+          "admit",
+          [](const JoinedPlane& self, int32_t unit, bool reduction_next, int64_t step) {
+            Check(self.plane->Admit(unit, reduction_next, step));
+          },
+          no_gil)
       .def(
           "send", [](const JoinedPlane& self, int32_t unit, int64_t step) { Check(self.plane->Send(unit, step)); }, no_gil)
       .def(

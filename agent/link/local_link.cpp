@@ -127,9 +127,9 @@ absl::Status LocalLink::Replan() {
   if (!problem.ok()) return problem.status();
   std::vector<uint64_t> hashes;
   for (const planner::ProfiledBlock& block : profile_->blocks) hashes.push_back(block.structure_hash);
-  const absl::StatusOr<std::string> reason = policy_.ReasonToReplan(*problem, hashes);
+  const absl::StatusOr<planner::ReplanReason> reason = policy_.ReasonToReplan(*problem, hashes);
   if (!reason.ok()) return reason.status();
-  if (reason->empty()) return absl::OkStatus();
+  if (reason->text.empty()) return absl::OkStatus();
   const absl::StatusOr<planner::StepPlan> plan = planner::PlanStep(*problem);
   if (!plan.ok()) return plan.status();
   policy_.Follow(*problem, hashes, *plan);
@@ -138,7 +138,7 @@ absl::Status LocalLink::Replan() {
     const std::lock_guard<std::mutex> lock(mutex_);
     generation = ++held_generation_;
   }
-  plans_.Put(MakeOwnedPlan(*problem, hashes, *plan, {generation, memory_limit_bytes_, *reason}));
+  plans_.Put(MakeOwnedPlan(*problem, hashes, *plan, {generation, memory_limit_bytes_, reason->text}));
   return absl::OkStatus();
 }
 

@@ -50,6 +50,7 @@ v1::StepReport ReportToMessage(const StepReport& from) {
   if (from.profile) {
     v1::MemoryProfile* profile = report.mutable_profile();
     profile->set_steady(from.profile->steady);
+    profile->set_early(from.profile->early);
     profile->set_head_peak_bytes(from.profile->head_peak_bytes);
     profile->set_optimizer_peak_bytes(from.profile->optimizer_peak_bytes);
     for (const planner::ProfiledBlock& block : from.profile->blocks) {

@@ -285,6 +285,7 @@ absl::StatusOr<StepReport> DecodeReport(const tt_step_report& from) {
   if (from.has_profile != 0) {
     planner::MemoryProfile& profile = report.profile.emplace();
     profile.steady = from.steady != 0;
+    profile.early = from.early != 0;
     check.Bytes(from.head_peak_bytes, "head_peak_bytes");
     check.Bytes(from.optimizer_peak_bytes, "optimizer_peak_bytes");
     profile.head_peak_bytes = from.head_peak_bytes;

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Grows when a struct or a function changes; tt_link_abi_version() must return it.
-#define TT_LINK_ABI_VERSION 2
+#define TT_LINK_ABI_VERSION 3
 
 typedef struct tt_link tt_link;
 
@@ -176,6 +176,7 @@ typedef struct {
   // Memory profile; has_profile = 0 outside measured steps.
   uint8_t has_profile;
   uint8_t steady;
+  uint8_t early;  // instead of steady: of too few steps to plan by
   const tt_profiled_block* blocks;
   size_t num_blocks;
   int64_t head_peak_bytes;

@@ -54,6 +54,15 @@ bool Measurements::wants_sending() const {
   return std::any_of(tape_of_block_.begin(), tape_of_block_.end(), [](const auto& entry) { return entry.second->wants_sending(); });
 }
 
+MarkSequence Measurements::MarksOf(const MergedTape& tape) const {
+  MarkSequence marks;
+  for (const Instance& instance : instances_) {
+    const auto found = tape_of_block_.find(instance.name);
+    if (found != tape_of_block_.end() && found->second.get() == &tape) marks.Add(instance.marks);
+  }
+  return marks;
+}
+
 ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes) {
   const double largest = (varying_ ? kLargestVaryingMargin : kLargestMargin) * static_cast<double>(step_peak_bytes);
   const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(largest));
@@ -71,15 +80,12 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
     MergedTape& tape = *found->second;
     if (std::find(tapes.begin(), tapes.end(), &tape) == tapes.end()) tapes.push_back(&tape);
   }
+  report.early = !ready();
   for (MergedTape* tape : tapes) {
-    if (!tape->wants_sending()) continue;
-    MarkSequence marks;
-    for (const Instance& instance : instances_) {
-      const auto found = tape_of_block_.find(instance.name);
-      if (found != tape_of_block_.end() && found->second.get() == tape) marks.Add(instance.marks);
-    }
-    tape->Send(library.put_tape, link, marks);
+    const MarkSequence marks = MarksOf(*tape);
+    if (tape->wants_sending() || (sent_early_ && !report.early && tape->outdated(marks))) tape->Send(library.put_tape, link, marks);
   }
+  sent_early_ = report.early;
   for (const Instance& instance : instances_) {
     const auto found = tape_of_block_.find(instance.name);
     if (found == tape_of_block_.end() || instance.marks.empty()) continue;

@@ -21,6 +21,7 @@ namespace tidetape::agent {
 // The memory profile of a step report, and what its pointers point to.
 struct ProfileReport {
   bool complete = false;  // every execution of the step has a tape and a backward
+  bool early = false;     // of fewer steps than a plan is made of
   std::vector<tt_profiled_block> blocks;
   int64_t head_peak_bytes = 0;
   int64_t outside_peak_bytes = 0;
@@ -38,7 +39,7 @@ class Measurements {
   // Memory of a steady step; `names` of its block executions in order.
   void AddProfile(const StepMemory& memory, const std::vector<std::string>& names);
 
-  // Enough steady steps were seen to plan by.
+  // Enough steady steps were seen to plan by. Before, a report is an early one: it can confirm what an earlier run measured.
   bool ready() const;
   // The newest step had ops that no step before it had.
   bool had_news() const { return news_; }
@@ -62,11 +63,15 @@ class Measurements {
     MarkSequence marks;
   };
 
+  // Of all executions of the tape's blocks.
+  MarkSequence MarksOf(const MergedTape& tape) const;
+
   std::map<std::string, std::shared_ptr<MergedTape>> tape_of_block_;
   // By the structure of a block's first recording: equal blocks share a tape.
   std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
   std::vector<Instance> instances_;
   int32_t profiles_ = 0;
+  bool sent_early_ = false;  // tapes of few steps, to be looked at again
   bool news_ = false;
   bool varying_ = false;      // news came after the first steady step, or sizes changed
   int64_t spread_bytes_ = 0;  // largest difference between two steps at one place

@@ -173,6 +173,17 @@ int64_t MergedTape::ConsumedBytes() const {
 
 bool MergedTape::wants_sending() const { return sent_.hash == 0 || strange_in_a_row_ >= kStrangeRecordings; }
 
+bool MergedTape::outdated(const MarkSequence& marks) const {
+  return sent_.hash != 0 && (AllBytes() != sent_.all_bytes || static_cast<int32_t>(storages_.size()) != sent_.storages ||
+                             ops_.size() != sent_.ops.size() || KeysOf(marks.marks()) != sent_.events);
+}
+
+int64_t MergedTape::AllBytes() const {
+  int64_t bytes = 0;
+  for (const SiteInfo& storage : storages_) bytes += storage.bytes;
+  return bytes;
+}
+
 void MergedTape::CompareWithSent(const Tape& tape, const std::vector<int32_t>& numbers) {
   if (sent_.hash == 0) return;
   int64_t all = 0, unknown = 0;
@@ -263,7 +274,7 @@ tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_bl
   tape.num_backward = events.size();
   const tt_link_status status = put_tape(link, &tape);
   if (status != TT_LINK_OK) return status;
-  sent_ = {tape.structure_hash, ConsumedBytes(), static_cast<int32_t>(storages_.size()), KeysOf(ops_), KeysOf(given)};
+  sent_ = {tape.structure_hash, ConsumedBytes(), AllBytes(), static_cast<int32_t>(storages_.size()), KeysOf(ops_), KeysOf(given)};
   strange_in_a_row_ = 0;
   return status;
 }

@@ -40,6 +40,9 @@ class MergedTape {
   // The planner does not know this tape, or recordings in a row had so much on them that it does not know.
   bool wants_sending() const;
 
+  // More is known, or larger values, than when it was sent.
+  bool outdated(const MarkSequence& marks) const;
+
   // Hands the tape with `marks` as its backward to the link; sites that the tape does not have are left out. From then on
   // `sent_hash`, Costs and EventBytes speak of the tape as it is now.
   tt_link_status Send(tt_link_status (*put_tape)(tt_link*, const tt_block_tape*), tt_link* link, const MarkSequence& marks);
@@ -74,6 +77,7 @@ class MergedTape {
   struct Sent {
     uint64_t hash = 0;
     int64_t consumed_bytes = 0;
+    int64_t all_bytes = 0;
     int32_t storages = 0;  // the first so many of storages_
     std::vector<uint64_t> ops;
     std::vector<uint64_t> events;
@@ -84,6 +88,7 @@ class MergedTape {
   void CompareWithSent(const Tape& tape, const std::vector<int32_t>& numbers);
   static double MedianSeconds(const Op& op);
   int64_t ConsumedBytes() const;
+  int64_t AllBytes() const;
   uint64_t Hash() const;
 
   const std::string name_;

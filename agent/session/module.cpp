@@ -36,8 +36,8 @@ void CollectTensors(PyObject* object, int depth, std::vector<at::Tensor>& tensor
 // A recording-free pass through the boxed fallback, to measure what recording adds to it.
 class BareRedispatch {
  public:
-  void Enter() { SetPassingOn(true); }
-  void Exit(const py::args&) { SetPassingOn(false); }
+  void Enter() { SetIntercepting(true); }
+  void Exit(const py::args&) { SetIntercepting(false); }
 };
 
 // Recording alone, to measure it apart from the saved-tensor hooks: autograd saves by itself, and the tape is dropped.

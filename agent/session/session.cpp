@@ -89,6 +89,7 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   Recorder& recorder = Recorder::OfThisThread();
   recorder.set_auditing(AuditNext(*block, actions));
   recorder.Begin(std::move(tape), actions, inputs);
+  SetWatchingWrites(false);
   SetIntercepting(true);
   return true;
 }
@@ -157,15 +158,20 @@ void Session::EndBlock() {
     if (tape->moved_bytes > 0) recorded_.insert_or_assign(tape->position, c10::weak_intrusive_ptr<Tape>(tape));
   }
   if (tape->live_handles == 0) tape->Close();
-  SetIntercepting(open_tapes::Any());
+  SetWatchingWrites(open_tapes::Any());
 }
 
 void Session::Pause() {
   intercepting_before_pause_ = Intercepting();
+  watching_before_pause_ = WatchingWrites();
   SetIntercepting(false);
+  SetWatchingWrites(false);
 }
 
-void Session::Resume() { SetIntercepting(intercepting_before_pause_); }
+void Session::Resume() {
+  SetIntercepting(intercepting_before_pause_);
+  SetWatchingWrites(watching_before_pause_);
+}
 
 void Session::OnBackwardBegin(Tape& tape) {
   TapePtr before;
@@ -199,8 +205,10 @@ bool Session::ProfileNext() const {
          (step_ < kVaryingProfiledSteps && (measurements_.had_news() || (measurements_.varying() && !measurements_.ready())));
 }
 
-// A plan that keeps its limit stays in force while steps vary: each would bring a largest value of something.
+// Before there is enough to plan by, a server may know an earlier run. A plan that keeps its limit stays in force while steps vary:
+// each would bring a largest value of something.
 bool Session::WorthReporting(const StepStats& stats) const {
+  if (!measurements_.ready()) return plan_ == nullptr && reports_early_;
   return plan_ == nullptr || !measurements_.varying() || stats.step_peak_bytes > plan_->memory_limit_bytes ||
          measurements_.wants_sending() || stats.step % kProfilePeriod == 0;
 }
@@ -227,7 +235,7 @@ StepStats Session::FinishStep(double agent_seconds) {
     const std::lock_guard lock(mutex_);
     recorded_.clear();
     if (report_profile) measurements_.AddProfile(memory, names_);
-    Report(stats, report_profile && measurements_.ready() && WorthReporting(stats));
+    Report(stats, report_profile && WorthReporting(stats));
   }
   position_ = 0;
   optimizer_steps_before_ = optimizer_steps_.load(std::memory_order_relaxed);
@@ -256,7 +264,9 @@ void Session::Report(const StepStats& stats, bool profiled) {
   ProfileReport profile;
   if (profiled && memory_limit_bytes_ >= 0) {
     profile = measurements_.Report(*library_, link_, stats.step_peak_bytes);
-    report.has_profile = report.steady = profile.complete;
+    report.has_profile = profile.complete;
+    report.steady = profile.complete && !profile.early;
+    report.early = profile.complete && profile.early;
     report.blocks = profile.blocks.data();
     report.num_blocks = profile.blocks.size();
     report.head_peak_bytes = profile.head_peak_bytes;
@@ -320,6 +330,8 @@ void Session::SetMemoryLimit(int64_t bytes) {
 void Session::Connect(const LinkOptions& options) {
   if (link_ != nullptr) throw std::runtime_error("tidetape: the session has a planner already");
   library_ = &LoadLinkLibrary(options.library);
+  // The planner in this process knows no earlier runs.
+  reports_early_ = options.planner != "local";
   tt_link_options given = {};
   given.planner = options.planner.c_str();
   given.job = options.job.c_str();

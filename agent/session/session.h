@@ -133,7 +133,8 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   std::vector<std::shared_ptr<Block>> blocks_;
   int64_t memory_limit_bytes_;
-  BlockActions keep_all_;  // for memory_limit_bytes -1, without any plan
+  bool reports_early_ = false;  // the planner may know earlier runs
+  BlockActions keep_all_;       // for memory_limit_bytes -1, without any plan
 
   Audit audit_ = Audit::kNewStructures;
   int64_t step_ = 0;
@@ -141,6 +142,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t position_ = 0;
   int32_t first_block_ = -1;
   bool intercepting_before_pause_ = false;
+  bool watching_before_pause_ = false;
   std::vector<std::string> names_;  // of the executions of the step
   std::chrono::steady_clock::time_point step_start_;
   std::atomic<int64_t> optimizer_steps_{0};

@@ -23,8 +23,9 @@ class ReplayState {
  public:
   ReplayState()
       : excluded_(c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
-                  c10::DispatchKeySet({c10::DispatchKey::Fake, c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
-                                       c10::DispatchKey::PreDispatch, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
+                  c10::DispatchKeySet({c10::DispatchKey::Fake, c10::DispatchKey::DeferredInit, c10::DispatchKey::Python,
+                                       c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::PreDispatch,
+                                       c10::DispatchKey::FuncTorchDynamicLayerBackMode,
                                        c10::DispatchKey::FuncTorchDynamicLayerFrontMode})) {}
 
  private:

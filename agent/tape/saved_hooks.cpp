@@ -59,7 +59,7 @@ class SavedHandle final : public SavedVariableHooks {
     if (tape_->recording) return WithVersion(tape_->Build(value_, MaterialiseInForward(*tape_, value_.storage, Original())));
     // Backward writes to nothing that a tape replays from. Autograd's engine sets the keys anew for each of its nodes, so that this
     // holds for the node that asks.
-    if (Recorder::Current() == nullptr) SetIntercepting(false);
+    SetWatchingWrites(false);
     const StorageRecord& record = tape_->storages[value_.storage];
     StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
     tape_->BeginBackward();

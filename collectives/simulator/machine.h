@@ -11,6 +11,9 @@ struct LinkModel {
   double put_seconds = 0;      // of the sender, before it can go on
   bool sender_copies = false;  // the sender's own time goes into the transfer, as with memory shared by processes
   bool multicast = false;      // one write reaches all ranks of the node
+  // The sending host moves the bytes with one of its processors, as over the loopback interface; so it does where the sender
+  // copies.
+  bool takes_processor = false;
 };
 
 struct Machine {
@@ -19,6 +22,8 @@ struct Machine {
   double copy_bytes_per_second = 0;    // of a local copy, bytes read
   double add_elements_per_second = 0;  // of converting, adding or scaling; sums of several count by the bytes that they move
   double step_seconds = 0;             // overhead of copies and additions; those that follow each other directly are one kernel
+  // Of a host, for its ranks' copies and additions, and for links that take one; 0: as many as are wanted.
+  int processors = 0;
 };
 
 // An H100 node as its data sheets have it: NVLink 4 with 450 GB/s in each direction, one 400 Gb/s adapter a GPU, 3.35 TB/s of

@@ -63,6 +63,7 @@ class Simulator {
  private:
   int32_t Node(int32_t rank) const { return rank / options_.per_node; }
 
+  int32_t Host(int32_t rank) const { return options_.per_host == 0 ? Node(rank) : rank / options_.per_host; }
   int32_t Local(int32_t rank) const { return rank % options_.per_node; }
 
   // For each pair of local ranks and index: to which nodes the one sends, and from which the other waits. A node that is sent to
@@ -129,7 +130,7 @@ class Simulator {
       default: {
         const bool goes_on = rank.step > 0 && IsComputation(schedule.steps[rank.step - 1].kind);
         const double seconds = (goes_on ? 0 : machine_.step_seconds) + ComputeSeconds(schedule, step);
-        rank.now += seconds;
+        rank.now = Process(Host(index), rank.now, seconds);
         results_[index].compute_seconds += seconds;
       }
     }
@@ -154,6 +155,14 @@ class Simulator {
     return additions * (static_cast<double>(schedule.source_sets[step.sources].size()) * size + 4) / (size + 8);
   }
 
+  // When work of the host's processors that can begin at `start` is done.
+  double Process(int32_t host, double start, double seconds) {
+    if (machine_.processors == 0) return start + seconds;
+    std::vector<double>& free = processors_.try_emplace(host, machine_.processors, 0.0).first->second;
+    double& first = *std::min_element(free.begin(), free.end());
+    return first = std::max(first, start) + seconds;
+  }
+
   // `occupies`: the message takes the sender's port; a further receiver of a multicast does not.
   void Send(int32_t index, int32_t peer, const Step& step, bool occupies) {
     Rank& rank = ranks_[index];
@@ -164,7 +173,8 @@ class Simulator {
     Port& out = rank.send[network];
     if (occupies) {
       rank.now += link.put_seconds;
-      out.free = std::max(out.free, rank.now) + transfer;
+      const double start = std::max(out.free, rank.now);
+      out.free = link.sender_copies || link.takes_processor ? Process(Host(index), start, transfer) : start + transfer;
       out.busy += transfer;
       rank.sent = std::max(rank.sent, out.free);
       (network ? results_[index].network_busy_seconds : results_[index].local_busy_seconds) = out.busy;
@@ -214,6 +224,7 @@ class Simulator {
   std::vector<SimulatedRank> results_;
   absl::flat_hash_map<Channel, Arrivals> channels_;
   absl::flat_hash_map<Channel, int32_t> mirror_;
+  absl::flat_hash_map<int32_t, std::vector<double>> processors_;  // by host: when each is free
   std::priority_queue<Turn, std::vector<Turn>, std::greater<Turn>> queue_;
 };
 

@@ -2,7 +2,8 @@
 //
 // Each rank has four ports: sending and receiving, within the node and over the network. A port carries one message at a time, in
 // the order in which messages are issued; a message occupies the sender's port, then, after the latency, the receiver's, both for
-// its bytes at the link's rate, the second as the first frees it. Local copies and additions take the rank's own time.
+// its bytes at the link's rate, the second as the first frees it. Local copies and additions take the rank's own time. Where
+// the machine has fewer processors than ranks, what takes one waits for the first that is free, in the order of its beginning.
 //
 // Folding. Where all nodes do the same work at the same time, one stands for all: messages that a rank sends to other nodes count
 // as those that it receives from them. That is exact for even shards on equal machines, and makes thousands of ranks quick. The
@@ -33,6 +34,7 @@ struct SimulatedRank {
 struct SimulationOptions {
   int32_t per_node = 1;  // rank r is on node r / per_node
   bool fold = false;     // `schedules` are those of node 0, which stands for all
+  int32_t per_host = 0;  // rank r takes processors of host r / per_host; 0: of its node
 };
 
 // Ranks start together at 0. schedules[i] is of rank i. FailedPrecondition where the ranks wait for each other for ever, or a

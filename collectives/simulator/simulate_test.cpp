@@ -104,6 +104,26 @@ TEST(SimulateTest, ASenderThatCopiesIsBusyMeanwhile) {
   EXPECT_NEAR(MustSimulate(ranks, machine, {2, false})[0].seconds, kPut + 2e-3, 1e-12);
 }
 
+TEST(SimulateTest, RanksShareTheProcessorsOfTheirNode) {
+  std::vector<Schedule> ranks(4);
+  Step copy;
+  copy.kind = StepKind::kCopy;
+  copy.bytes = 8000000;
+  for (Schedule& rank : ranks) rank.steps = {copy};
+  Machine machine = Plain();
+  EXPECT_NEAR(Slowest(MustSimulate(ranks, machine, {4, false})), 1e-3, 1e-12);
+  machine.processors = 2;
+  EXPECT_NEAR(Slowest(MustSimulate(ranks, machine, {4, false})), 2e-3, 1e-12);
+  EXPECT_NEAR(Slowest(MustSimulate(ranks, machine, {2, false})), 1e-3, 1e-12) << "two nodes";
+  // A link takes them where it says so.
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    ranks[rank].steps = {Message(StepKind::kPut, rank ^ 1, 4000000), Message(StepKind::kWait, rank ^ 1, 0)};
+  }
+  EXPECT_NEAR(Slowest(MustSimulate(ranks, machine, {4, false})), kPut + kLatency / 4 + 1e-3, 1e-12);
+  machine.local.takes_processor = true;
+  EXPECT_NEAR(Slowest(MustSimulate(ranks, machine, {4, false})), kPut + kLatency / 4 + 2e-3, 1e-12);
+}
+
 // (n - 1) messages, each alone on its link: Thakur, Rabenseifner, Gropp (2005).
 TEST(SimulateTest, RingTakesItsClosedForm) {
   for (int32_t nodes : {2, 3, 7, 16}) {

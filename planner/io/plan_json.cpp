@@ -19,11 +19,18 @@ std::string Number(double value) {
 
 std::string List(const std::vector<int32_t>& values) { return absl::StrCat("[", absl::StrJoin(values, ", "), "]"); }
 
+// Of a block or a step; nothing where it moves nothing.
+template <typename Plan>
+std::string MoveFields(const Plan& plan, const char* separator) {
+  if (plan.moved_bytes == 0) return "";
+  return absl::StrCat(separator, "\"moved_bytes\": ", plan.moved_bytes, separator, "\"move_seconds\": ", Number(plan.move_seconds));
+}
+
 std::string BlockJson(const BlockPlan& block) {
   return absl::StrCat("{\"saved\": ", List(block.saved), ", \"replayed\": ", List(block.replayed),
                       ", \"moved\": ", List(block.moved), ", \"saved_bytes\": ", block.saved_bytes,
                       ", \"replay_seconds\": ", Number(block.replay_seconds), ", \"own_peak_bytes\": ", block.own_peak_bytes,
-                      block.option >= 0 ? absl::StrCat(", \"option\": ", block.option) : "", "}");
+                      MoveFields(block, ", "), block.option >= 0 ? absl::StrCat(", \"option\": ", block.option) : "", "}");
 }
 
 std::string PointFields(const FrontierPoint& point) {
@@ -43,10 +50,11 @@ std::string Lines(const Entries& entries, const std::string& indent, const Print
 }  // namespace
 
 std::string StepPlanJson(const StepPlan& plan) {
-  return absl::StrCat(
-      "{\n  \"blocks\": ", Lines(plan.blocks, "  ", BlockJson), ",\n  \"step_peak_bytes\": ", plan.step_peak_bytes,
-      ",\n  \"replay_seconds\": ", Number(plan.replay_seconds), ",\n  \"lower_bound_seconds\": ", Number(plan.lower_bound_seconds),
-      ",\n  \"gap_ratio\": ", Number(plan.gap_ratio), ",\n  \"feasible\": ", plan.feasible ? "true" : "false", "\n}\n");
+  return absl::StrCat("{\n  \"blocks\": ", Lines(plan.blocks, "  ", BlockJson), ",\n  \"step_peak_bytes\": ", plan.step_peak_bytes,
+                      ",\n  \"replay_seconds\": ", Number(plan.replay_seconds), MoveFields(plan, ",\n  "),
+                      ",\n  \"lower_bound_seconds\": ", Number(plan.lower_bound_seconds),
+                      ",\n  \"gap_ratio\": ", Number(plan.gap_ratio), ",\n  \"feasible\": ", plan.feasible ? "true" : "false",
+                      "\n}\n");
 }
 
 std::string BlockFrontierJson(const std::vector<FrontierPoint>& points) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
+#include "planner/io/plain_json.h"
 #include "planner/site_plan.h"
 
 namespace tidetape::planner {
@@ -262,6 +263,8 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
 
 absl::StatusOr<PlanningProblem> ParseProblem(std::string_view json) {
   v1::PlanningProblem proto;
+  if (ReadPlainJson(json, proto)) return FromProto(proto);
+  proto.Clear();
   const auto status = google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &proto);
   if (!status.ok()) {
     const auto text = status.message();

@@ -16,6 +16,7 @@ struct Way {
   int64_t saved = 0;
   int64_t own_peak = 0;
   double seconds = 0;
+  int64_t moved = 0;
 };
 
 // What a combination comes to for the step.
@@ -24,22 +25,26 @@ struct Combination {
   double seconds = 0;
 };
 
-// `ways` has an entry for each block of the problem.
+// `ways` has an entry for each block of the problem. Combinations that move more than the host's limit are left out.
 inline std::vector<Combination> Combine(const PlanningProblem& problem, const std::vector<std::vector<Way>>& ways) {
   std::vector<Combination> result;
-  std::vector<int64_t> saved(ways.size()), peaks(ways.size());
-  const std::function<void(size_t, double)> visit = [&](size_t b, double seconds) {
+  std::vector<int64_t> saved(ways.size()), peaks(ways.size()), moved(ways.size());
+  const std::function<void(size_t, double, int64_t)> visit = [&](size_t b, double seconds, int64_t on_host) {
+    if (on_host > problem.host_bytes_limit) return;
     if (b == ways.size()) {
-      result.push_back({OracleStepPeak(problem, saved, peaks), seconds});
+      const int64_t peak =
+          on_host == 0 ? OracleStepPeak(problem, saved, peaks) : OracleMovingStepPeak(problem, saved, moved, peaks);
+      result.push_back({peak, seconds});
       return;
     }
     for (const Way& way : ways[b]) {
       saved[b] = way.saved;
       peaks[b] = way.own_peak;
-      visit(b + 1, seconds + way.seconds);
+      moved[b] = way.moved;
+      visit(b + 1, seconds + way.seconds, on_host + way.moved);
     }
   };
-  visit(0, 0);
+  visit(0, 0, 0);
   return result;
 }
 

@@ -227,4 +227,29 @@ int64_t OracleStepPeak(const PlanningProblem& problem, const std::vector<int64_t
   return std::max(peak, problem.head_peak_bytes + before);
 }
 
+int64_t OracleMovingStepPeak(const PlanningProblem& problem, const std::vector<int64_t>& saved, const std::vector<int64_t>& moved,
+                             const std::vector<int64_t>& own_peaks) {
+  const size_t blocks = saved.size();
+  std::vector<int64_t> device(blocks, 0);  // what each block has there beside what the bases count
+  const auto all = [&] {
+    int64_t bytes = 0;
+    for (int64_t of_block : device) bytes += of_block;
+    return bytes;
+  };
+  int64_t peak = 0;
+  for (size_t k = 0; k < blocks; ++k) {
+    device[k] = saved[k] + moved[k];
+    peak = std::max(peak, problem.blocks[k].forward_base_bytes + all());
+    device[k] -= moved[k];
+  }
+  peak = std::max(peak, problem.head_peak_bytes + all());
+  for (size_t k = blocks; k-- > 0;) {
+    if (k > 0) device[k - 1] += moved[k - 1];
+    device[k] = own_peaks[k];
+    peak = std::max(peak, problem.blocks[k].backward_base_bytes + all());
+    device[k] = 0;
+  }
+  return std::max(peak, problem.optimizer_peak_bytes);
+}
+
 }  // namespace tidetape::planner

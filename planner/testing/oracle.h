@@ -31,6 +31,11 @@ int64_t OracleOwnPeak(const BlockTape& tape, const BlockInstance& instance, cons
 // The peak formula of the step.
 int64_t OracleStepPeak(const PlanningProblem& problem, const std::vector<int64_t>& saved, const std::vector<int64_t>& own_peaks);
 
+// The same where blocks also move bytes to the host, by walking through the step with what each block has on the device written
+// down. `saved` are the bytes that stay, less those of moved inputs, which the bases count.
+int64_t OracleMovingStepPeak(const PlanningProblem& problem, const std::vector<int64_t>& saved, const std::vector<int64_t>& moved,
+                             const std::vector<int64_t>& own_peaks);
+
 }  // namespace tidetape::planner
 
 #endif  // TIDETAPE_PLANNER_TESTING_ORACLE_H_

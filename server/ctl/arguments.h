@@ -3,12 +3,14 @@
 #define TIDETAPE_SERVER_CTL_ARGUMENTS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "net/client_security.h"
 #include "planner/planner.h"
@@ -44,6 +46,7 @@ struct Arguments {
   std::optional<int32_t> block;
   std::string memory_limit;
   planner::Effort effort;
+  double deadline_seconds = 0;  // 0: the effort's visits alone end a search
   std::string within;
   std::vector<std::string> saved;
   std::vector<std::string> replayed;
@@ -55,14 +58,24 @@ struct Arguments {
   bool replay = false;
   bool clear = false;
   bool force = false;
+  std::string axis;
   SimulateCollectivesArguments collectives;
 };
 
-// A command prints to `out`, and nothing where it fails.
+// A command prints to `out`, and where it fails nothing, or what it has all the same.
 using Command = absl::Status (*)(const Arguments& arguments, std::ostream& out);
 
 inline Client MakeClient(const Arguments& arguments) {
   return Client(arguments.connection.server, absl::Seconds(arguments.timeout_seconds), arguments.credentials);
+}
+
+// What a search may take: all that the deadline leaves, where there is one.
+inline planner::Effort EffortOf(const Arguments& arguments) {
+  planner::Effort effort = arguments.effort;
+  if (arguments.deadline_seconds <= 0) return effort;
+  if (effort.visits == 0) effort.visits = std::numeric_limits<int64_t>::max();
+  effort.stop = [end = absl::Now() + absl::Seconds(arguments.deadline_seconds)] { return absl::Now() >= end; };
+  return effort;
 }
 
 // How long `watch` and -w go on.

@@ -14,10 +14,8 @@ absl::Status ShowJob(const Arguments& arguments, std::ostream& out);
 absl::Status Plan(const Arguments& arguments, std::ostream& out);
 absl::Status Plans(const Arguments& arguments, std::ostream& out);
 absl::Status Problem(const Arguments& arguments, std::ostream& out);
-absl::Status Frontier(const Arguments& arguments, std::ostream& out);
 absl::Status Memory(const Arguments& arguments, std::ostream& out);
 absl::Status Explain(const Arguments& arguments, std::ostream& out);
-absl::Status Simulate(const Arguments& arguments, std::ostream& out);
 
 // Prints what comes until the time to watch is over.
 absl::Status Watch(const Arguments& arguments, std::ostream& out);

@@ -1,6 +1,8 @@
 #include "server/ctl/command_line.h"
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,42 +13,19 @@
 #include "server/ctl/completion.h"
 #include "server/ctl/contexts.h"
 #include "server/ctl/file_commands.h"
-#include "server/ctl/question_commands.h"
+#include "server/ctl/frontier_commands.h"
+#include "server/ctl/target.h"
+#include "server/ctl/what_if_commands.h"
 #include "server/units.h"
 #include "server/version.h"
 
 namespace tidetape::ctl {
 namespace {
 
-// What is asked of a problem file.
-absl::StatusOr<Question> QuestionOf(const Arguments& arguments) {
-  Question question{.file = arguments.file, .effort = arguments.effort, .json = arguments.output.json()};
-  if (arguments.memory_limit.empty()) return question;
-  const auto limit = ParseLimit(arguments.memory_limit);
-  if (!limit.ok()) return limit.status();
-  question.memory_limit_bytes = *limit;
-  return question;
-}
-
 absl::Status Solve(const Arguments& arguments, std::ostream& out) {
   const auto question = QuestionOf(arguments);
   if (!question.ok()) return question.status();
   return SolveFile(question->file, question->memory_limit_bytes, question->effort, arguments.output, out);
-}
-
-absl::Status Policies(const Arguments& arguments, std::ostream& out) {
-  const auto question = QuestionOf(arguments);
-  return question.ok() ? ComparePolicies(*question, out) : question.status();
-}
-
-absl::Status StepFrontier(const Arguments& arguments, std::ostream& out) {
-  const auto question = QuestionOf(arguments);
-  return question.ok() ? PrintStepFrontier(*question, arguments.svg, out) : question.status();
-}
-
-absl::Status Price(const Arguments& arguments, std::ostream& out) {
-  const auto question = QuestionOf(arguments);
-  return question.ok() ? PriceWishes(*question, arguments.saved, arguments.replayed, out) : question.status();
 }
 
 absl::Status Collectives(const Arguments& arguments, std::ostream& out) {
@@ -84,6 +63,14 @@ class Declarer {
     added->add_option("JOB", arguments_.job, "the job's name")->required();
     return added;
   }
+  // One of a job, or of a problem file with --file.
+  CLI::App* AddOfTarget(const std::string& name, const std::string& help, Command run) {
+    CLI::App* added = Add(name, help, run);
+    added->add_option("JOB", arguments_.job, "the job's name");
+    added->add_option("--file", arguments_.file, "a problem file instead of a job; needs no server");
+    added->add_option("--memory-limit", arguments_.memory_limit, "instead of the target's own, as in 3.5GiB; min or max");
+    return added;
+  }
   CLI::App* WithBlock(CLI::App* command) {
     command->add_option("--block", arguments_.block, "position of a block in the order of execution, from 0");
     return command;
@@ -96,6 +83,11 @@ class Declarer {
                      "a gap that is close enough, as a share of the time of replaying everything")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
+    command
+        ->add_option("--deadline", arguments_.deadline_seconds,
+                     "seconds from the start after which the best plan so far is taken, with its gap; without --effort, "
+                     "nothing else ends the search")
+        ->check(CLI::PositiveNumber);
     return command;
   }
   CLI::App* WithWatch(CLI::App* command) {
@@ -150,7 +142,7 @@ void DeclareQuestions(Declarer& declare, Arguments& arguments) {
   declare.WithBlock(frontier);
   frontier->add_option("--svg", arguments.svg, "write a picture to this file");
   frontier->add_option("--file", arguments.file, "a problem file instead of a job; needs no server");
-  frontier->add_option("--within", arguments.within, "with --file: only the fastest plan that saves at most so much, as in 40MiB");
+  frontier->add_option("--within", arguments.within, "only the fastest plan of one block that saves at most so much, as in 40MiB");
   declare.WithEffort(frontier);
 
   declare.WithWatch(declare.AddOfJob("memory", "memory through the step, predicted and measured", Memory));
@@ -160,6 +152,22 @@ void DeclareQuestions(Declarer& declare, Arguments& arguments) {
       declare.AddOfJob("simulate", "what the plan would be under another limit or with more memory in use", Simulate);
   simulate->add_option("--memory-limit", arguments.memory_limit, "on the step peak, as in 3.5GiB; min or max");
   simulate->add_option("--additional-base", arguments.additional_base, "bytes that every rank holds beside, as in 200MiB");
+  declare.WithEffort(simulate);
+
+  CLI::App* policies =
+      declare.AddOfTarget("policies", "what other ways to choose would give, of a job or a problem file", Policies);
+  declare.WithEffort(policies);
+  CLI::App* price = declare.AddOfTarget("price", "what it costs to have tensors saved or replayed", Price);
+  price->add_option("--save", arguments.saved,
+                    "of a job, values by label, as in 'aten::mm*@model.layers.1?'; of a file, what ops of this name make");
+  price->add_option("--replay", arguments.replayed, "likewise");
+  declare.WithEffort(price);
+  CLI::App* step_frontier = declare.AddOfTarget("step-frontier", "replay time of the step against its peak", StepFrontier);
+  step_frontier->add_option("--svg", arguments.svg, "write a picture to this file");
+  CLI::App* largest =
+      declare.AddOfJob("largest", "the largest batch, or the longest sequence, that fits, and its time a token", Largest);
+  largest->add_option("--of", arguments.axis, "batch, sequence or rows; without it, whatever runs were seen to differ in");
+  largest->add_option("--memory-limit", arguments.memory_limit, "instead of the job's own, as in 3.5GiB");
 
   CLI::App* compare = declare.AddOfJob("compare", "what two plans do differently; JOB@GENERATION names an older plan", Compare);
   compare->add_option("JOB2", arguments.other_job, "the other plan; without it, JOB's plan is compared with the one before it");
@@ -189,19 +197,9 @@ void DeclareChanges(Declarer& declare, Arguments& arguments) {
 
 void DeclareLocals(Declarer& declare, Arguments& arguments) {
   CLI::App* solve = declare.AddLocal("solve", "the plan of a problem file; needs no server", Solve);
-  CLI::App* policies =
-      declare.AddLocal("policies", "what other ways to choose would give on a problem file; needs no server", Policies);
-  CLI::App* step_frontier = declare.AddLocal(
-      "step-frontier", "replay time of the step of a problem file against its peak; needs no server", StepFrontier);
-  step_frontier->add_option("--svg", arguments.svg, "write a picture to this file");
-  CLI::App* price = declare.AddLocal("price", "what it costs to have tensors saved or replayed; needs no server", Price);
-  price->add_option("--save", arguments.saved, "what ops of this name make, as in 'aten::*mm*' or 'aten::gelu@layers.1?'");
-  price->add_option("--replay", arguments.replayed, "likewise");
-  for (CLI::App* of_file : {solve, policies, step_frontier, price}) {
-    of_file->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
-    of_file->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
-  }
-  for (CLI::App* closely : {solve, policies, price}) declare.WithEffort(closely);
+  solve->add_option("FILE", arguments.file, "a PlanningProblem in JSON")->required();
+  solve->add_option("--memory-limit", arguments.memory_limit, "instead of the file's own, as in 3.5GiB; min or max");
+  declare.WithEffort(solve);
 
   CLI::App* collectives =
       declare.AddLocal("simulate-collectives", "collectives on clusters that are not there; needs no server", Collectives);

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -127,11 +128,12 @@ TEST(CtlProcess, AnswersFromARunningServer) {
   EXPECT_THAT(Ctl("frontier --format json --file " + Temporary("problem.json")).output, HasSubstr("{\"saved_bytes\": 200,"));
   EXPECT_THAT(Ctl("frontier --format json --within 150 --gap 0 --effort 1000000 --file " + Temporary("problem.json")).output,
               HasSubstr("\"lower_bound_seconds\": "));
-  EXPECT_THAT(Ctl("policies " + Temporary("problem.json")).output, HasSubstr("full checkpoint"));
-  EXPECT_THAT(Ctl("policies --format json " + Temporary("problem.json")).output, HasSubstr("\"policy\": \"additive knapsack\""));
-  EXPECT_THAT(Ctl("step-frontier --format json " + Temporary("problem.json")).output, HasSubstr("{\"step_peak_bytes\": "));
-  EXPECT_THAT(Ctl("price --replay 'aten::op1' " + Temporary("problem.json")).output, HasSubstr("with the wishes"));
-  EXPECT_THAT(Ctl("price --save 'aten::none' " + Temporary("problem.json")).output, HasSubstr("fits no storage"));
+  const std::string file = " --file " + Temporary("problem.json");
+  EXPECT_THAT(Ctl("policies" + file).output, HasSubstr("full checkpoint"));
+  EXPECT_THAT(Ctl("policies --format json" + file).output, HasSubstr("\"policy\": \"additive knapsack\""));
+  EXPECT_THAT(Ctl("step-frontier --format json" + file).output, HasSubstr("{\"step_peak_bytes\": "));
+  EXPECT_THAT(Ctl("price --replay 'aten::op1'" + file).output, HasSubstr("with the wishes"));
+  EXPECT_THAT(Ctl("price --save 'aten::none'" + file).output, HasSubstr("fits no storage"));
 }
 
 // A job whose agent holds a plan of generation 1 under 1300 bytes.
@@ -221,6 +223,56 @@ TEST(CtlProcess, PlansAreCompared) {
   EXPECT_THAT(Ctl("compare example -o json").output, HasSubstr("\"newly_kept\":[\"aten::op2\"],\"no_longer_kept\":[]}"));
 }
 
+// The example's rivals and prices are worked out in server/what_if_answers_test.cpp.
+TEST(CtlProcess, ALiveJobIsAskedWhatWouldBe) {
+  PlannedJob job;
+  const Outcome policies = Ctl("policies example");
+  EXPECT_EQ(policies.code, 0) << policies.output;
+  EXPECT_THAT(policies.output, testing::ContainsRegex("full checkpoint +1.07 KiB +22 ms +12 ms +yes"));
+  EXPECT_THAT(Ctl("policies example --memory-limit 1050").output, testing::ContainsRegex("full checkpoint .* no"));
+  const Outcome price = Ctl("price example --replay 'aten::op1@layers.0' --effort 1000000");
+  EXPECT_THAT(price.output, testing::ContainsRegex("with 1 values pinned +1.27 KiB +300 B +10 ms +yes"));
+  EXPECT_THAT(price.output, testing::ContainsRegex("without +1.27 KiB +300 B +1 ms +yes"));
+  EXPECT_THAT(Ctl("price example --save 'aten::none'").output, HasSubstr("labels look like 'aten::op1'"));
+  EXPECT_EQ(Ctl("price example").code, 1);
+  const Outcome within = Ctl("frontier example --block 0 --within 150 --effort 1000000");
+  EXPECT_THAT(within.output, HasSubstr("saved        100 B in 1 storages\nreplay       1 ms (at least 1 ms)"));
+  EXPECT_THAT(Ctl("frontier example --within 150").output, HasSubstr("name it with --block"));
+  EXPECT_THAT(Ctl("step-frontier example --svg " + Temporary("step.svg")).output, HasSubstr("1.37 KiB"));
+  EXPECT_THAT(ReadFile(Temporary("step.svg")), HasSubstr("Frontier of example"));
+  EXPECT_THAT(Ctl("simulate example --memory-limit 1.2KB --effort 1000000 --gap 0").output, HasSubstr("at least 2 ms"));
+  const Outcome largest = Ctl("largest example -o json");
+  EXPECT_EQ(largest.code, 1);
+  EXPECT_THAT(largest.output, HasSubstr("\"reason\":\"ONE_SIZE\""));
+  for (const char* neither : {"policies", "price --save x", "step-frontier", "policies example --file x"}) {
+    EXPECT_THAT(Ctl(neither).output, HasSubstr("name either a job or --file FILE")) << neither;
+  }
+}
+
+// The example at two sizes, the second started after the first.
+TEST(CtlProcess, TheLargestBatchThatFitsIsTold) {
+  ServerProcess server;
+  std::unique_ptr<FakeAgent> agent;
+  for (int batch = 1; batch <= 2; ++batch) {
+    agent = std::make_unique<FakeAgent>(server.address(), ExampleHello(0, 1, "start" + std::to_string(batch), batch));
+    v1::BlockTape tape = ExampleTape();
+    for (int i = 1; i <= 2; ++i) {
+      tape.mutable_storages(i)->set_bytes(50 * batch);
+      tape.mutable_storages(i)->set_label("aten::op" + std::to_string(i) + "#0 [" + std::to_string(batch) + ", 4, 8] Float");
+    }
+    agent->SendTape(tape);
+    agent->SendReport(ExampleReport());
+    ASSERT_EQ(agent->WaitForPlan(batch).generation(), batch);
+  }
+  const Outcome largest = Ctl("largest example");
+  EXPECT_EQ(largest.code, 0) << largest.output;
+  EXPECT_THAT(largest.output, HasSubstr("largest      batch 4\n"));
+  EXPECT_THAT(largest.output, HasSubstr("lines through 2 sizes of batch"));
+  EXPECT_THAT(Ctl("largest example --of batch --memory-limit 999").output, HasSubstr("not even batch 1 fits"));
+  EXPECT_THAT(Ctl("largest example --of sequence").output, HasSubstr("seen at one sequence only"));
+  EXPECT_THAT(Ctl("largest example --memory-limit max").output, HasSubstr("name one"));
+}
+
 TEST(CtlProcess, WatchingPrintsWhatChanges) {
   PlannedJob job;
   EXPECT_THAT(Ctl("memory example").output, HasSubstr("backward of layers.1"));
@@ -278,6 +330,10 @@ TEST(CtlProcess, JsonKeepsItsFields) {
       {"memory example", {"intervals", "place", "phase", "predicted_peak_bytes", "generation", "predicted_step_peak_bytes"}},
       {"explain example",
        {"blocks", "values", "label", "site", "bytes", "action", "other_choice_seconds", "other_choice_bytes", "why"}},
+      {"policies example",
+       {"policies", "policy", "step_peak_bytes", "replay_seconds", "keeps_limit", "planned_seconds", "memory_limit_bytes"}},
+      {"price example --save 'aten::op1'", {"with", "without", "pinned_values", "step_peak_bytes", "replay_seconds"}},
+      {"frontier example --block 0 --within 150", {"point", "bytes", "replay_seconds", "saved", "lower_bound_seconds"}},
   };
   for (const auto& [command, fields] : answers) {
     const Outcome outcome = Ctl(std::string(command) + " -o json");
@@ -348,6 +404,8 @@ TEST(CtlProcess, BadProblemFilesAreNamed) {
       {"{\"tapes\": [", "not a planning problem"},
       {"{\"tapes\": [{\"name\": \"b\", \"ops\": [{\"name\": \"a\", \"reads\": [9]}]}]}", "reads[0] is 9"},
       {"{\"memory_limit_bytes\": \"-5\"}", "memory_limit_bytes"},
+      {"{\"memory_limit_bytes\": \"5\", \"head_peak_bytes\": \"77\"}",
+       "no plan keeps memory_limit_bytes = 5; the least step peak is 77 bytes, in head"},
   };
   for (const auto& [content, message] : cases) {
     std::ofstream(path) << content;

@@ -7,6 +7,7 @@
 #include "planner/io/problem_io.h"
 #include "planner/merge_ranks.h"
 #include "planner/planner.h"
+#include "planner/site_plan.h"
 #include "server/ctl/frontier_svg.h"
 #include "server/units.h"
 
@@ -45,11 +46,18 @@ absl::Status WriteFile(const std::string& path, const std::string& content) {
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write ", path));
 }
 
+absl::StatusOr<planner::PlanningProblem> ReadProblem(const std::string& path, std::optional<int64_t> memory_limit_bytes) {
+  auto problem = planner::ReadProblemFile(path);
+  if (problem.ok() && memory_limit_bytes.has_value()) {
+    problem->memory_limit_bytes = planner::LimitForPlanner(*memory_limit_bytes);
+  }
+  return problem;
+}
+
 absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
                        const OutputFormat& format, std::ostream& out) {
-  auto problem = planner::ReadProblemFile(path);
+  const auto problem = ReadProblem(path, memory_limit_bytes);
   if (!problem.ok()) return problem.status();
-  if (memory_limit_bytes.has_value()) problem->memory_limit_bytes = planner::LimitForPlanner(*memory_limit_bytes);
   const auto plan = planner::PlanStepClosely(*problem, effort);
   if (!plan.ok()) return InFile(path, plan.status());
   if (format.json()) {
@@ -57,7 +65,11 @@ absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_li
   } else {
     PrintPlan(planner::ToProto(*problem, *plan), out);
   }
-  return absl::OkStatus();
+  if (plan->feasible) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(path, ": no plan keeps memory_limit_bytes = ", problem->memory_limit_bytes,
+                                                    "; the least step peak is ", plan->least_peak_bytes, " bytes, in ",
+                                                    planner::DescribePeakHolder(*problem, plan->least_peak_holder),
+                                                    "; set the limit to that or more, or give \"min\""));
 }
 
 absl::Status PrintFileFrontier(const std::string& path, std::optional<int32_t> block, const std::string& svg,

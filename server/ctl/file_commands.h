@@ -7,12 +7,17 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "planner/planner.h"
 #include "server/ctl/output.h"
 
 namespace tidetape::ctl {
 
-// Prints the plan of the problem in the file, under its own limit or another. An infeasible limit is no error: see "feasible".
+// The problem in the file, under its own limit or another, as the agents say it (-1: keep everything).
+absl::StatusOr<planner::PlanningProblem> ReadProblem(const std::string& path, std::optional<int64_t> memory_limit_bytes);
+
+// Prints the plan of the problem in the file, under its own limit or another. Where no plan keeps the limit, prints the one with
+// the least step peak and returns FailedPrecondition, which names that peak and what holds it.
 absl::Status SolveFile(const std::string& path, std::optional<int64_t> memory_limit_bytes, const planner::Effort& effort,
                        const OutputFormat& format, std::ostream& out);
 

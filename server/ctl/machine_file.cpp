@@ -27,6 +27,12 @@ absl::Status ReadNumber(const std::string& field, const Value& value, bool rate,
   return absl::OkStatus();
 }
 
+absl::Status ReadFlag(const std::string& field, const Value& value, bool* flag) {
+  if (value.kind_case() != Value::kBoolValue) return Invalid(field, "must be true or false");
+  *flag = value.bool_value();
+  return absl::OkStatus();
+}
+
 absl::Status ReadLink(const std::string& name, const Value& value, collectives::LinkModel* link) {
   if (value.kind_case() != Value::kStructValue) return Invalid(name, "must be an object");
   for (const auto& [key, member] : value.struct_value().fields()) {
@@ -38,9 +44,12 @@ absl::Status ReadLink(const std::string& name, const Value& value, collectives::
       status = ReadNumber(field, member, false, &link->latency_seconds);
     } else if (key == "put_seconds") {
       status = ReadNumber(field, member, false, &link->put_seconds);
-    } else if (key == "sender_copies" || key == "multicast") {
-      if (member.kind_case() != Value::kBoolValue) return Invalid(field, "must be true or false");
-      (key == "multicast" ? link->multicast : link->sender_copies) = member.bool_value();
+    } else if (key == "sender_copies") {
+      status = ReadFlag(field, member, &link->sender_copies);
+    } else if (key == "multicast") {
+      status = ReadFlag(field, member, &link->multicast);
+    } else if (key == "takes_processor") {
+      status = ReadFlag(field, member, &link->takes_processor);
     } else {
       status = Invalid(field, "is unknown");
     }
@@ -69,6 +78,12 @@ absl::StatusOr<collectives::Machine> ParseMachine(const std::string& json, const
       status = ReadNumber(key, value, true, &machine.add_elements_per_second);
     } else if (key == "step_seconds") {
       status = ReadNumber(key, value, false, &machine.step_seconds);
+    } else if (key == "processors") {
+      double processors = 0;
+      status = ReadNumber(key, value, false, &processors);
+      if (status.ok() && (processors != std::floor(processors) || processors > 1e6))
+        status = Invalid(key, "must be a whole number");
+      if (status.ok()) machine.processors = static_cast<int>(processors);
     } else {
       status = Invalid(key, "is unknown");
     }

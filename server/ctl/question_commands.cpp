@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "planner/io/plan_json.h"
 #include "planner/io/problem_io.h"
-#include "planner/merge_ranks.h"
 #include "planner/policies.h"
 #include "planner/rules.h"
 #include "server/ctl/file_commands.h"
@@ -18,14 +17,6 @@
 namespace tidetape::ctl {
 namespace {
 
-absl::StatusOr<planner::PlanningProblem> Read(const Question& question) {
-  auto problem = planner::ReadProblemFile(question.file);
-  if (problem.ok() && question.memory_limit_bytes.has_value()) {
-    problem->memory_limit_bytes = planner::LimitForPlanner(*question.memory_limit_bytes);
-  }
-  return problem;
-}
-
 planner::Rule ParseWish(planner::RuleAction action, const std::string& wish) {
   const size_t at = wish.find('@');
   planner::Rule rule{.action = action, .op_pattern = wish.substr(0, at)};
@@ -36,7 +27,7 @@ planner::Rule ParseWish(planner::RuleAction action, const std::string& wish) {
 }  // namespace
 
 absl::Status ComparePolicies(const Question& question, std::ostream& out) {
-  const auto problem = Read(question);
+  const auto problem = ReadProblem(question.file, question.memory_limit_bytes);
   if (!problem.ok()) return problem.status();
   std::vector<std::string> entries;
   Table table({"POLICY", "STEP PEAK", "REPLAY", "PLANNED AT THAT PEAK", "KEEPS THE LIMIT"});
@@ -65,7 +56,7 @@ absl::Status ComparePolicies(const Question& question, std::ostream& out) {
 }
 
 absl::Status PrintStepFrontier(const Question& question, const std::string& svg, std::ostream& out) {
-  const auto problem = Read(question);
+  const auto problem = ReadProblem(question.file, question.memory_limit_bytes);
   if (!problem.ok()) return problem.status();
   const auto points = planner::StepFrontier(*problem);
   if (!points.ok()) return InFile(question.file, points.status());
@@ -89,7 +80,7 @@ absl::Status PrintStepFrontier(const Question& question, const std::string& svg,
 
 absl::Status PriceWishes(const Question& question, const std::vector<std::string>& save, const std::vector<std::string>& replay,
                          std::ostream& out) {
-  const auto problem = Read(question);
+  const auto problem = ReadProblem(question.file, question.memory_limit_bytes);
   if (!problem.ok()) return problem.status();
   std::vector<planner::Rule> rules;
   for (const std::string& wish : save) rules.push_back(ParseWish(planner::RuleAction::kSave, wish));

@@ -37,6 +37,7 @@ void SetLink(Struct* object, const char* key, const collectives::LinkModel& link
   SetNumber(fields, "put_seconds", link.put_seconds);
   (*fields->mutable_fields())["sender_copies"].set_bool_value(link.sender_copies);
   (*fields->mutable_fields())["multicast"].set_bool_value(link.multicast);
+  (*fields->mutable_fields())["takes_processor"].set_bool_value(link.takes_processor);
 }
 
 void PrintJson(const std::string& model, const Machine& machine, const std::vector<Row>& rows, std::ostream& out) {
@@ -51,6 +52,7 @@ void PrintJson(const std::string& model, const Machine& machine, const std::vect
   SetNumber(fields, "copy_bytes_per_second", machine.copy_bytes_per_second);
   SetNumber(fields, "add_elements_per_second", machine.add_elements_per_second);
   SetNumber(fields, "step_seconds", machine.step_seconds);
+  SetNumber(fields, "processors", machine.processors);
   for (const Row& row : rows) {
     Struct* cells = (*report.mutable_fields())["rows"].mutable_list_value()->add_values()->mutable_struct_value();
     SetNumber(cells, "gpus", row.gpus);

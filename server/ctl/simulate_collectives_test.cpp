@@ -27,12 +27,15 @@ TEST(ParseGpusTest, TakesNumbersListsAndRanges) {
 TEST(MachineFileTest, ReadsWhatIsThereAndKeepsTheRest) {
   const collectives::Machine defaults = collectives::H100Machine();
   const auto machine = ParseMachine(
-      R"({"network": {"bytes_per_second": 2.5e9, "multicast": false}, "local": {"sender_copies": true}, "step_seconds": 0})",
+      R"({"network": {"bytes_per_second": 2.5e9, "multicast": false}, "local": {"sender_copies": true, "takes_processor": true},
+          "step_seconds": 0, "processors": 2})",
       defaults);
   ASSERT_TRUE(machine.ok()) << machine.status();
   EXPECT_EQ(machine->network.bytes_per_second, 2.5e9);
   EXPECT_EQ(machine->network.latency_seconds, defaults.network.latency_seconds);
   EXPECT_TRUE(machine->local.sender_copies);
+  EXPECT_TRUE(machine->local.takes_processor);
+  EXPECT_EQ(machine->processors, 2);
   EXPECT_EQ(machine->step_seconds, 0);
 }
 
@@ -47,6 +50,7 @@ TEST(MachineFileTest, NamesWhatIsWrong) {
               HasSubstr("\"local.latency_seconds\" must be finite and not negative"));
   EXPECT_THAT(message(R"({"step_seconds": "1"})"), HasSubstr("must be a number"));
   EXPECT_THAT(message(R"({"local": {"multicast": 1}})"), HasSubstr("must be true or false"));
+  EXPECT_THAT(message(R"({"processors": 1.5})"), HasSubstr("must be a whole number"));
   EXPECT_THAT(message("[1"), HasSubstr("not a JSON object"));
   EXPECT_EQ(ReadMachineFile("/no/such/file", collectives::H100Machine()).status().code(), absl::StatusCode::kNotFound);
 }

@@ -76,6 +76,9 @@ TEST_F(StatusPagesTest, AJobShowsTheWorstRankTheFrontierMemoryAndBlocks) {
   Report();
   const std::string body = JobPage();
   EXPECT_LT(body.find("Recent events"), body.find(">Now<"));
+  // The newest one is on top.
+  ASSERT_NE(body.find("committed generation 1: "), std::string::npos);
+  EXPECT_LT(body.find("committed generation 1: "), body.find("rank 0 of 2 connected"));
   EXPECT_THAT(body, HasSubstr("rank 1 on node1<small>1.25 KiB at the step's peak"));
   EXPECT_THAT(body, HasSubstr("The job stands at 1.27 KiB, 1 ms"));  // 1300 bytes
   // 1100 bytes: the first block keeps nothing, the second what is dear. 1400: all is kept.

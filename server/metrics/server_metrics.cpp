@@ -49,6 +49,10 @@ ServerMetrics::ServerMetrics(Registry* registry)
                                      {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100})),
       planning_failures_(
           AddCounter(registry, "tidetape_server_planning_failures_total", "Plans that could not be computed; the log says why.")),
+      committed_plans_(BuildCounter()
+                           .Name("tidetape_server_plans_committed_total")
+                           .Help("Plans that were committed, by why they were made.")
+                           .Register(*registry)),
       store_write_seconds_(AddHistogram(registry, "tidetape_server_store_write_seconds",
                                         "Time of one transaction, from its begin to stable storage.", IoSeconds())),
       store_batch_writes_(AddHistogram(registry, "tidetape_server_store_batch_writes", "Writes that shared one transaction.",
@@ -89,6 +93,8 @@ void ServerMetrics::Acknowledged(absl::Duration after) { acknowledgement_seconds
 void ServerMetrics::RefusedCall(absl::StatusCode reason) { refused_calls_.Add({{"reason", Reason(reason)}}).Increment(); }
 
 void ServerMetrics::ClosedStream(absl::StatusCode reason) { closed_streams_.Add({{"reason", Reason(reason)}}).Increment(); }
+
+void ServerMetrics::CommittedPlan(const std::string& cause) { committed_plans_.Add({{"cause", cause}}).Increment(); }
 
 void ServerMetrics::Planned(absl::Duration took, bool ok) {
   planning_seconds_.Observe(absl::ToDoubleSeconds(took));

@@ -39,6 +39,9 @@ class ServerMetrics final : public StoreObserver {
   // Events of a job that a watcher was too slow for.
   void DroppedEvent() { dropped_events_.Increment(); }
 
+  // A plan was committed; `cause` is one of PlanCauseName's.
+  void CommittedPlan(const std::string& cause);
+
   // A plan was computed, or could not be.
   void Planned(absl::Duration took, bool ok);
 
@@ -52,6 +55,7 @@ class ServerMetrics final : public StoreObserver {
   prometheus::Counter& dropped_events_;
   prometheus::Histogram& planning_seconds_;
   prometheus::Counter& planning_failures_;
+  prometheus::Family<prometheus::Counter>& committed_plans_;
   prometheus::Histogram& store_write_seconds_;
   prometheus::Histogram& store_batch_writes_;
   prometheus::Counter& store_failures_;

@@ -22,6 +22,7 @@
 #include "absl/synchronization/notification.h"
 #include "server/store/contract_fixture.h"
 #include "server/store/faulty_store.h"
+#include "server/store/known_run_suite.h"
 #include "server/store/store.h"
 
 namespace tidetape::server {

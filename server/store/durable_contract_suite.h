@@ -29,7 +29,11 @@ TEST_P(DurableStoreContract, IsAsItWasWhenItIsOpenedAgain) {
     ASSERT_TRUE(store_->CommitPlan(MakePlan("a", generation)).ok());
   }
   ASSERT_TRUE(store_->PutEnd("a", JobEnd{absl::FromUnixMicros(3), "finished", false}).ok());
+  v1::KnownRun run;
+  run.set_job("a");
+  ASSERT_TRUE(store_->PutKnownRun({1, 2}, run, absl::FromUnixSeconds(1), 1000).ok());
   Reopen();
+  EXPECT_EQ(store_->GetKnownRun({1, 2}).value().job(), "a");
   EXPECT_THAT(store_->ListJobs().value(), testing::ElementsAre("a"));
   EXPECT_EQ(store_->GetJob("a").value().revision, 2);
   EXPECT_EQ(store_->GetJob("a").value().end->reason, "finished");

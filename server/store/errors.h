@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tidetape/v1/known_run.pb.h"
 
 namespace tidetape::server {
 
@@ -27,6 +28,15 @@ inline absl::Status KnownIncarnationError(const std::string& job, const std::str
 inline absl::Status StaleIncarnationError(const std::string& job, const std::string& id, const std::string& current) {
   return absl::FailedPreconditionError(
       absl::StrCat("job '", job, "': '", id, "' is not the current incarnation, which is '", current, "'"));
+}
+
+inline absl::Status NoRunError() { return absl::NotFoundError("the store knows no run of these blocks"); }
+
+inline absl::Status CheckRunSize(const v1::KnownRun& run, int64_t keep_bytes) {
+  const auto bytes = static_cast<int64_t>(run.ByteSizeLong());
+  if (bytes <= keep_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a run of ", bytes, " bytes is larger than the ", keep_bytes, " bytes that are kept of all runs"));
 }
 
 inline absl::Status OldGenerationError(const std::string& job, int64_t generation, int64_t committed) {

@@ -81,6 +81,16 @@ class FaultyStore final : public Store {
     return Write([&] { return backend_->PutConstraints(job, constraints); });
   }
   absl::StatusOr<v1::Constraints> GetConstraints(const std::string& job) override { return backend_->GetConstraints(job); }
+  absl::Status PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) override {
+    return Write([&] { return backend_->PutKnownRun(key, run, used, keep_bytes); });
+  }
+  absl::StatusOr<v1::KnownRun> GetKnownRun(const KnownRunKey& key) override { return backend_->GetKnownRun(key); }
+  absl::StatusOr<std::vector<v1::KnownRun>> ListKnownRuns(uint64_t structure, int limit) override {
+    return backend_->ListKnownRuns(structure, limit);
+  }
+  absl::Status DropKnownRuns(absl::Time before) override {
+    return Write([&] { return backend_->DropKnownRuns(before); });
+  }
 
  private:
   static absl::Status Error() { return absl::UnavailableError("a fault of the test"); }

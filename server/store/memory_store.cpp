@@ -180,4 +180,46 @@ absl::StatusOr<v1::Constraints> MemoryStore::GetConstraints(const std::string& j
   return (*content)->constraints;
 }
 
+absl::Status MemoryStore::PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) {
+  if (absl::Status status = CheckRunSize(run, keep_bytes); !status.ok()) return status;
+  absl::MutexLock lock(&mutex_);
+  runs_[key] = {run, used};
+  std::vector<std::pair<absl::Time, KnownRunKey>> by_use;
+  for (const auto& [other, content] : runs_) by_use.emplace_back(content.used, other);
+  std::sort(by_use.rbegin(), by_use.rend());
+  int64_t bytes = 0;
+  for (const auto& [when, other] : by_use) {
+    bytes += static_cast<int64_t>(runs_[other].run.ByteSizeLong());
+    if (bytes > keep_bytes) runs_.erase(other);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::KnownRun> MemoryStore::GetKnownRun(const KnownRunKey& key) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = runs_.find(key);
+  if (found == runs_.end()) return NoRunError();
+  return found->second.run;
+}
+
+absl::StatusOr<std::vector<v1::KnownRun>> MemoryStore::ListKnownRuns(uint64_t structure, int limit) {
+  absl::MutexLock lock(&mutex_);
+  std::vector<const RunContent*> found;
+  for (const auto& [key, content] : runs_) {
+    if (key.structure == structure) found.push_back(&content);
+  }
+  std::sort(found.begin(), found.end(), [](const RunContent* a, const RunContent* b) { return a->used > b->used; });
+  std::vector<v1::KnownRun> runs;
+  for (const RunContent* content : found) {
+    if (static_cast<int>(runs.size()) < limit) runs.push_back(content->run);
+  }
+  return runs;
+}
+
+absl::Status MemoryStore::DropKnownRuns(absl::Time before) {
+  absl::MutexLock lock(&mutex_);
+  std::erase_if(runs_, [before](const auto& entry) { return entry.second.used < before; });
+  return absl::OkStatus();
+}
+
 }  // namespace tidetape::server

@@ -35,6 +35,10 @@ class MemoryStore final : public Store {
   absl::StatusOr<std::vector<v1::Plan>> ListPlans(const std::string& job, int limit) override;
   absl::Status PutConstraints(const std::string& job, const v1::Constraints& constraints) override;
   absl::StatusOr<v1::Constraints> GetConstraints(const std::string& job) override;
+  absl::Status PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) override;
+  absl::StatusOr<v1::KnownRun> GetKnownRun(const KnownRunKey& key) override;
+  absl::StatusOr<std::vector<v1::KnownRun>> ListKnownRuns(uint64_t structure, int limit) override;
+  absl::Status DropKnownRuns(absl::Time before) override;
 
  private:
   struct JobContent {
@@ -48,11 +52,17 @@ class MemoryStore final : public Store {
     v1::Constraints constraints;
   };
 
+  struct RunContent {
+    v1::KnownRun run;
+    absl::Time used;
+  };
+
   absl::StatusOr<JobContent*> Find(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Apply(const std::string& job, RankUpdate update);
 
   absl::Mutex mutex_;
   std::map<std::string, JobContent> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<KnownRunKey, RunContent> runs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace tidetape::server

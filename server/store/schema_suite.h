@@ -105,6 +105,8 @@ TEST_P(SchemaSuite, EveryOlderVersionBecomesTodays) {
     EXPECT_FALSE(store.GetJob("old").value().end.has_value());
     EXPECT_TRUE(store.PutEnd("old", JobEnd{now_, "finished", false}).ok());
     EXPECT_EQ(store.GetJob("old").value().end->reason, "finished");
+    EXPECT_TRUE(store.PutKnownRun({1, 2}, v1::KnownRun(), now_, 1000).ok());
+    EXPECT_TRUE(store.GetKnownRun({1, 2}).ok());
     EXPECT_TRUE(store.Check().ok());
   }
 }

@@ -62,6 +62,11 @@ const std::vector<std::vector<std::string>>& SchemaVersions() {
           "ALTER TABLE jobs ADD COLUMN end_reason BYTES",
           "ALTER TABLE jobs ADD COLUMN end_refuses BIGINT NOT NULL DEFAULT 0",
       },
+      // 4: runs that outlive their jobs.
+      {
+          "CREATE TABLE known_runs (structure BIGINT NOT NULL, shapes BIGINT NOT NULL, run BYTES NOT NULL, bytes BIGINT NOT NULL, "
+          "used_unix_micros BIGINT NOT NULL, PRIMARY KEY (structure, shapes))",
+      },
   };
   return *versions;
 }

@@ -331,4 +331,48 @@ absl::StatusOr<v1::Constraints> SqlStore::GetConstraints(const std::string& job)
   return constraints;
 }
 
+absl::Status SqlStore::PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) {
+  if (absl::Status status = CheckRunSize(run, keep_bytes); !status.ok()) return status;
+  return queue_.Run([&](SqlDatabase& database) {
+    absl::Status status = Execute(
+        database,
+        "INSERT INTO known_runs (structure, shapes, run, bytes, used_unix_micros) VALUES ($1, $2, $3, $4, $5) "
+        "ON CONFLICT (structure, shapes) DO UPDATE SET run = $3, bytes = $4, used_unix_micros = $5",
+        {Hash(key.structure), Hash(key.shapes), Message(run), Integer(static_cast<int64_t>(run.ByteSizeLong())), Time(used)});
+    if (!status.ok()) return status;
+    return Execute(database,
+                   "DELETE FROM known_runs WHERE (structure, shapes) IN (SELECT structure, shapes FROM (SELECT structure, shapes, "
+                   "SUM(bytes) OVER (ORDER BY used_unix_micros DESC, structure, shapes) AS total FROM known_runs) AS summed "
+                   "WHERE total > $1)",
+                   {Integer(keep_bytes)});
+  });
+}
+
+absl::StatusOr<v1::KnownRun> SqlStore::GetKnownRun(const KnownRunKey& key) {
+  const auto result =
+      Read("SELECT run FROM known_runs WHERE structure = $1 AND shapes = $2", {Hash(key.structure), Hash(key.shapes)});
+  if (!result.ok()) return result.status();
+  if (result->rows.empty()) return NoRunError();
+  v1::KnownRun run;
+  if (absl::Status status = Parse(result->rows[0][0], "a known run", run); !status.ok()) return status;
+  return run;
+}
+
+absl::StatusOr<std::vector<v1::KnownRun>> SqlStore::ListKnownRuns(uint64_t structure, int limit) {
+  const auto result = Read("SELECT run FROM known_runs WHERE structure = $1 ORDER BY used_unix_micros DESC LIMIT $2",
+                           {Hash(structure), Integer(std::max(limit, 0))});
+  if (!result.ok()) return result.status();
+  std::vector<v1::KnownRun> runs;
+  for (const auto& row : result->rows) {
+    if (absl::Status status = Parse(row[0], "a known run", runs.emplace_back()); !status.ok()) return status;
+  }
+  return runs;
+}
+
+absl::Status SqlStore::DropKnownRuns(absl::Time before) {
+  return queue_.Run([&](SqlDatabase& database) {
+    return Execute(database, "DELETE FROM known_runs WHERE used_unix_micros < $1", {Time(before)});
+  });
+}
+
 }  // namespace tidetape::server

@@ -38,6 +38,10 @@ class SqlStore final : public Store {
   absl::StatusOr<std::vector<v1::Plan>> ListPlans(const std::string& job, int limit) override;
   absl::Status PutConstraints(const std::string& job, const v1::Constraints& constraints) override;
   absl::StatusOr<v1::Constraints> GetConstraints(const std::string& job) override;
+  absl::Status PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) override;
+  absl::StatusOr<v1::KnownRun> GetKnownRun(const KnownRunKey& key) override;
+  absl::StatusOr<std::vector<v1::KnownRun>> ListKnownRuns(uint64_t structure, int limit) override;
+  absl::Status DropKnownRuns(absl::Time before) override;
 
  private:
   absl::StatusOr<SqlResult> Read(const std::string& sql, const std::vector<SqlValue>& parameters);

@@ -1,4 +1,5 @@
-// Where the server keeps what must outlive it: jobs, their starts, tapes, costs, ranks as their newest reports left them, plans.
+// Where the server keeps what must outlive it: jobs, their starts, tapes, costs, ranks as their newest reports left them, plans;
+// and what must outlive the jobs: the runs that were measured of their blocks.
 //
 // The contract, which contract_suite.h tests for every backend:
 //  - Durability: a durable backend (Durable() is true) has a write on stable storage before it answers OK; what was acknowledged is
@@ -28,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tidetape/v1/known_run.pb.h"
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::server {
@@ -91,6 +93,14 @@ struct JobRecord {
 struct CostRecord {
   int32_t rank = 0;
   v1::TapeCosts costs;
+};
+
+// What a run was of. See known_runs.h for how the hashes are made.
+struct KnownRunKey {
+  uint64_t structure = 0;  // the blocks in their order, device and torch version
+  uint64_t shapes = 0;     // sizes and dtypes of their tapes
+
+  friend auto operator<=>(const KnownRunKey&, const KnownRunKey&) = default;
 };
 
 class Store {
@@ -162,6 +172,19 @@ class Store {
 
   // Empty constraints where none were put.
   virtual absl::StatusOr<v1::Constraints> GetConstraints(const std::string& job) = 0;
+
+  // Adds or replaces a run, used at `used`. Where the store then has more than `keep_bytes` of runs (serialized), those that were
+  // used longest ago go. INVALID_ARGUMENT where the run alone is larger.
+  virtual absl::Status PutKnownRun(const KnownRunKey& key, const v1::KnownRun& run, absl::Time used, int64_t keep_bytes) = 0;
+
+  // NOT_FOUND where there is none.
+  virtual absl::StatusOr<v1::KnownRun> GetKnownRun(const KnownRunKey& key) = 0;
+
+  // At most `limit` runs of one structure, used last first.
+  virtual absl::StatusOr<std::vector<v1::KnownRun>> ListKnownRuns(uint64_t structure, int limit) = 0;
+
+  // Forgets the runs that were used before this time.
+  virtual absl::Status DropKnownRuns(absl::Time before) = 0;
 };
 
 }  // namespace tidetape::server

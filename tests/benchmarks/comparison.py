@@ -24,13 +24,13 @@ def compare(shape, rounds, progress):
     timed += [variants.IDEAL, variants.NOTHING_SAVED, variants.ALL_SAVED]
     saved_bytes, feasible = {}, {}
     with contextlib.ExitStack() as stack:
-        workers = {variant.name: stack.enter_context(_worker(variant, shape)) for variant in timed}
+        workers = {variant.name: stack.enter_context(training_worker(variant, shape)) for variant in timed}
         for variant in matched.values():
             saved_bytes[variant.name], feasible[variant.name] = workers[variant.name].call("wait_for_plan")
-            _require_equal(variant.name, workers[variant.name].call("result"), expected)
+            require_equal(variant.name, workers[variant.name].call("result"), expected)
         seconds = timing.measure(_samplers(workers, shape), rounds, progress=progress)
         for name, worker in workers.items():
-            _require_equal(name, worker.call("result"), expected)
+            require_equal(name, worker.call("result"), expected)
         for variant in matched.values():
             peaks[variant.name] = workers[variant.name].call("peak_bytes")
 
@@ -72,7 +72,8 @@ def compare(shape, rounds, progress):
     return figures
 
 
-def _worker(variant, shape, metered=False):
+def training_worker(variant, shape, metered=False):
+    """A ShapeTraining in a process of its own."""
     return Worker(variant.name, functools.partial(ShapeTraining, variant, shape), metered)
 
 
@@ -80,13 +81,13 @@ def _results_and_peaks(shape, rivals):
     """(plain training's loss and gradients, {variant: (step peak, bytes before)}); every variant's gradients were compared."""
     expected, peaks = None, {}
     for variant in (variants.PLAIN, variants.FULL_CHECKPOINT, *rivals, variants.NOTHING_SAVED, variants.ALL_SAVED, LEAST):
-        with _worker(variant, shape, metered=True) as worker:
+        with training_worker(variant, shape, metered=True) as worker:
             if variant is LEAST:
                 worker.call("wait_for_plan")
             peaks[variant.name] = worker.call("peak_bytes")
             result = worker.call("result")
         expected = expected or result
-        _require_equal(variant.name, result, expected)
+        require_equal(variant.name, result, expected)
     return expected, peaks
 
 
@@ -94,7 +95,7 @@ def _samplers(workers, shape):
     return {name: functools.partial(worker.call, "step_seconds", shape.steps, shape.warm_steps) for name, worker in workers.items()}
 
 
-def _require_equal(name, result, expected):
+def require_equal(name, result, expected):
     """Raises unless the loss and all gradients are plain training's, to the bit."""
     (loss, gradients), (expected_loss, expected_gradients) = result, expected
     if loss != expected_loss:

@@ -10,6 +10,7 @@ import torch
 
 from tests.benchmarks.captured_ops import capture
 from tests.benchmarks.shapes import blocks_of, build_batch, build_model
+from tests.benchmarks.xformers_policy import optimal_choices
 
 # The planner needs a few steps to measure; after so many without a plan something is wrong.
 MOST_STEPS_TO_PLAN = 60
@@ -77,6 +78,10 @@ class ShapeTraining:
                 return plan.saved_bytes, plan.feasible
             self._steps(1, 0)
         raise AssertionError(f"no plan after {MOST_STEPS_TO_PLAN} steps")
+
+    def xformers_choices(self, budget):
+        """What xformers' policy saves of each block, see xformers_policy."""
+        return optimal_choices(self.blocks, self.run_step, budget)
 
     def dispatched_ops(self):
         """Ops that the blocks of one step dispatch below autograd, as plain training does."""

@@ -1,5 +1,6 @@
-"""Losses of some steps with AdamW are those of stock FSDP2: a few steps on 2 ranks, 50 steps on 2, 4 and 8 ranks marked long."""
+"""Losses of some steps with AdamW are those of stock FSDP2: some steps on 2 ranks; marked long, 50 steps on 1, 2, 3, 4 and 8."""
 
+import functools
 import sys
 
 import pytest
@@ -54,7 +55,7 @@ def check(results, names, steps, tolerance):
     for rank, found in enumerate(results):
         for name in names:
             stock, tide = found[name, "stock"], found[name, "tide"]
-            assert found[name, "reasons"] == {}
+            assert set(found[name, "reasons"].values()) == ({"one rank holds it whole"} if len(results) == 1 else set())
             assert len(tide) == steps
             assert tide == pytest.approx(stock, rel=tolerance), f"{name}, rank {rank}"
             assert sum(stock[-BATCHES:]) < sum(stock[:BATCHES]), f"{name} does not learn: the losses say nothing"
@@ -66,8 +67,19 @@ def test_losses_of_eight_steps(tmp_path):
     check(run_ranks(losses, 2, tmp_path, names, 8, timeout_seconds=400), names, 8, tolerance=1e-6)
 
 
+@pytest.fixture(scope="module")
+def long_losses(tmp_path_factory):
+    """By number of ranks; one start of the ranks serves all families."""
+
+    @functools.cache
+    def of(ranks):
+        return run_ranks(losses, ranks, tmp_path_factory.mktemp("ranks"), list(FAMILIES), 50, timeout_seconds=3000)
+
+    return of
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 @pytest.mark.parametrize("name", list(FAMILIES))
-def test_losses_of_fifty_steps(tmp_path, ranks, name):
-    check(run_ranks(losses, ranks, tmp_path, [name], 50, timeout_seconds=1200), [name], 50, tolerance=0.02)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_losses_of_fifty_steps(long_losses, ranks, name):
+    check(long_losses(ranks), [name], 50, tolerance=0.02)

@@ -23,7 +23,8 @@ NAMES = (
     "uneven shards",
 )
 
-# Name look-ups in a namespace without a network take their full time-outs.
+# Four ranks between two namespaces: minutes on a machine that does other things. Names are no part of it: torch's look-ups fail at
+# once where there is no route to a name server, with a warning.
 pytestmark = pytest.mark.long
 
 
@@ -43,7 +44,7 @@ def outcomes(hosts, tmp_path_factory):
         4,
         tmp_path_factory.mktemp("ranks"),
         NAMES,
-        timeout_seconds=400,
+        timeout_seconds=1200,
         meeting=hosts.meeting,
         before=hosts.enter(per_host=2),
     )
@@ -68,10 +69,10 @@ def test_gradients_equal_the_sum_in_order(hosts, tmp_path):
         tmp_path,
         "bfloat16",
         2,
-        timeout_seconds=300,
+        timeout_seconds=900,
         meeting=hosts.meeting,
         before=hosts.enter(per_host=2),
     )
-    for rank, (wrong, units) in enumerate(results):
+    for rank, (wrong, units, _) in enumerate(results):
         assert wrong == [], f"rank {rank}"
         assert units == 4

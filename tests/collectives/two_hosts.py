@@ -42,6 +42,10 @@ class TwoHosts:
         """A process on the host, for nsenter."""
         return self._holders[host].pid
 
+    def cable(self, state):
+        """Takes the cable away, or puts it back: "down" or "up"."""
+        self._run(0, "ip", "link", "set", "cable0", state)
+
     def enter(self, per_host):
         """For run_ranks: takes a rank to its host, `per_host` ranks on each."""
         return functools.partial(_enter, tuple(holder.pid for holder in self._holders), per_host)

@@ -60,6 +60,7 @@ class BorrowedReport {
       }
       report_.has_profile = 1;
       report_.steady = profile->steady;
+      report_.early = profile->early;
       report_.blocks = blocks_.data();
       report_.num_blocks = blocks_.size();
       report_.head_peak_bytes = profile->head_peak_bytes;

@@ -16,14 +16,14 @@ import html
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .programs import find_program
 
 # 64-bit integers are strings in proto3's JSON; these fields have them.
-_INTEGERS = re.compile(r"(^|_)(bytes|micros|generation|step|reports|ops|revision|dropped|site|hash)$")
+_INTEGERS = re.compile(r"(^|_)(bytes|micros|generation|step|reports|ops|revision|dropped|site|hash|size|tokens|visits)$")
 
 
 class PlannerError(RuntimeError):
@@ -113,6 +113,35 @@ class StepMemory:
         axes.set_title(self.job)
         axes.legend()
         return axes
+
+
+@dataclass(frozen=True)
+class Price:
+    """The plan with pins and the one without; neither was committed."""
+
+    with_pins: dict[str, Any]
+    without_pins: dict[str, Any]
+    pinned_values: int
+
+    @property
+    def replay_seconds(self) -> float:
+        """What the pins add to a step's replay time; negative where they save some."""
+        return self.with_pins["replay_seconds"] - self.without_pins["replay_seconds"]
+
+
+@dataclass(frozen=True)
+class LargestSize:
+    """The largest size whose step fits.
+
+    Steps have size, tokens, step_peak_bytes, replay_seconds, step_seconds, seconds_per_token.
+    """
+
+    axis: str  # "batch", "sequence" or "rows"
+    largest: dict[str, Any] | None  # None where not even size 1 fits
+    measured: Rows  # the sizes that were seen, ascending
+    bytes_residual_ratio: float | None  # how far the fit is off what was measured; None where nothing can be said
+    seconds_residual_ratio: float | None
+    basis: str  # one sentence on what the figures rest on
 
 
 class Client:
@@ -209,6 +238,47 @@ class Client:
     def simulate(self, job: str, memory_limit: str | int | None = None, additional_base: str | int = 0) -> dict[str, Any]:
         """The plan under another limit (bytes, "3.5GiB", "min", "max") or with more memory in use; changes nothing."""
         return self._ask("simulate", job, *_option("memory-limit", memory_limit), f"--additional-base={additional_base}")["plan"]
+
+    def policies(self, job: str, memory_limit: str | int | None = None, effort: int = 0) -> Rows:
+        """What other ways to choose would give, a row each, beside the planner's own time at the same step peak."""
+        answer = self._ask("policies", job, *_option("memory-limit", memory_limit), f"--effort={effort}")
+        return Rows(answer["policies"])
+
+    def price(
+        self,
+        job: str,
+        save: Sequence[str] = (),
+        replay: Sequence[str] = (),
+        memory_limit: str | int | None = None,
+        effort: int = 0,
+    ) -> Price:
+        """What pins would cost; changes nothing.
+
+        Each names labels, and after an @ blocks, as patterns of a shell ("aten::mm*@model.layers.1?").
+        """
+        wishes = [f"--save={wish}" for wish in save] + [f"--replay={wish}" for wish in replay]
+        answer = self._ask("price", job, *wishes, *_option("memory-limit", memory_limit), f"--effort={effort}")
+        return Price(answer["with"], answer["without"], answer["pinned_values"])
+
+    def block_plan(self, job: str, block: int, within: str | int, effort: int = 0) -> dict[str, Any]:
+        """The fastest plan of one block that saves at most so much (bytes, "40MiB"): `point` and `lower_bound_seconds`."""
+        return self._ask("frontier", job, f"--block={block}", f"--within={within}", f"--effort={effort}")
+
+    def largest(self, job: str, of: str | None = None, memory_limit: str | int | None = None) -> LargestSize:
+        """The largest batch (or sequence, or rows: `of`) that fits, and its time a token.
+
+        PlannerError with reason ONE_SIZE where the job's blocks were seen at one size only.
+        """
+        answer = self._ask("largest", job, *_option("of", of), *_option("memory-limit", memory_limit))
+        residuals = (answer.get("bytes_residual_ratio"), answer.get("seconds_residual_ratio"))
+        return LargestSize(answer["axis"], answer.get("largest"), Rows(answer["measured"]), *residuals, answer["basis"])
+
+    def compare(self, job: str, other: str | None = None) -> dict[str, Any]:
+        """What two plans do differently: of a job and the one before it, or of two ("job@3" names generation 3).
+
+        `before` and `after` are the plans, `blocks` those that differ, with labels of what is newly kept and no longer kept.
+        """
+        return self._ask("compare", job, *([] if other is None else [other]))
 
     def watch(self, job: str, seconds: float = 60) -> Iterator[dict[str, Any]]:
         """Summaries and events of a job as they come, for so many seconds."""

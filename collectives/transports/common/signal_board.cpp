@@ -36,23 +36,38 @@ void Pause() {
 }  // namespace
 
 size_t SignalBoard::BytesFor(int senders, int signals) {
-  return sizeof(Bell) + sizeof(Counter) * static_cast<size_t>(senders) * static_cast<size_t>(signals);
+  return sizeof(Counter) * static_cast<size_t>(senders) * static_cast<size_t>(signals);
 }
 
 SignalBoard::SignalBoard(absl::Span<std::byte> memory, int senders, int signals, bool shared)
-    : bell_(reinterpret_cast<Bell*>(memory.data())),
-      counters_(reinterpret_cast<Counter*>(memory.data() + sizeof(Bell))),
-      signals_(signals),
-      shared_(shared) {}
+    : counters_(reinterpret_cast<Counter*>(memory.data())), senders_(senders), signals_(signals), shared_(shared) {}
 
 void SignalBoard::Raise(int sender, int signal) {
-  counter(sender, signal).arrived.fetch_add(1, std::memory_order_seq_cst);
-  if (bell_->sleepers.load(std::memory_order_seq_cst) > 0) Ring();
+  Counter& c = counter(sender, signal);
+  const uint64_t arrived = c.arrived.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (c.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  const uint64_t wanted = c.wanted.load(std::memory_order_seq_cst);
+  if (wanted != 0 && arrived >= wanted) Wake(c);
 }
 
 void SignalBoard::Ring() {
-  bell_->doorbell.fetch_add(1, std::memory_order_seq_cst);
-  FutexWakeAll(&bell_->doorbell, shared_);
+  for (int sender = 0; sender < senders_; ++sender) {
+    for (int signal = 0; signal < signals_; ++signal) Wake(counter(sender, signal));
+  }
+}
+
+void SignalBoard::Wake(Counter& c) {
+  c.wanted.store(0, std::memory_order_seq_cst);
+  c.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  if (c.sleepers.load(std::memory_order_seq_cst) > 0) FutexWakeAll(&c.doorbell, shared_);
+}
+
+// Lowers what is wanted to `count` more signals than were consumed.
+void SignalBoard::Want(Counter& c, uint64_t count) {
+  const uint64_t own = c.consumed.load(std::memory_order_seq_cst) + count;
+  uint64_t wanted = c.wanted.load(std::memory_order_seq_cst);
+  while ((wanted == 0 || wanted > own) && !c.wanted.compare_exchange_weak(wanted, own, std::memory_order_seq_cst)) {
+  }
 }
 
 uint64_t SignalBoard::Available(int sender, int signal) const {
@@ -81,10 +96,11 @@ absl::Status SignalBoard::Wait(int sender, int signal, uint64_t count, absl::Tim
       Pause();
     }
   }
-  bell_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+  c.sleepers.fetch_add(1, std::memory_order_seq_cst);
   absl::Status status;
   while (true) {
-    const uint32_t doorbell = bell_->doorbell.load(std::memory_order_seq_cst);
+    const uint32_t doorbell = c.doorbell.load(std::memory_order_seq_cst);
+    Want(c, count);
     // Failure before the counter: what a rank sent before it was lost counts.
     status = failure();
     if (TryConsume(c, count)) {
@@ -99,9 +115,9 @@ absl::Status SignalBoard::Wait(int sender, int signal, uint64_t count, absl::Tim
       break;
     }
     // An hour bounds what the kernel is asked for; the loop goes on.
-    FutexWait(&bell_->doorbell, doorbell, std::min(deadline - now, absl::Hours(1)), shared_);
+    FutexWait(&c.doorbell, doorbell, std::min(deadline - now, absl::Hours(1)), shared_);
   }
-  bell_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  c.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   return status;
 }
 

@@ -1,9 +1,13 @@
 // Counters of signals that have arrived at one rank, in memory that the senders can write: shared memory, or the receiver's own
 // memory where a thread of its own writes for the senders.
 //
-// A waiter spins for a moment, then sleeps on one futex a board, the doorbell. A sender touches the doorbell only while somebody
-// sleeps: it raises its counter, then looks for sleepers; a waiter declares itself a sleeper, then looks at the counter. Both in
-// sequentially consistent order, so at least one of them sees the other.
+// A waiter spins for a moment, then sleeps on the futex of the counter that it waits for. It is woken once, when the last signal
+// that it wants has come: on a machine with more ranks than cores each wake for nothing costs two changes of context. A sender
+// raises its counter, then looks for sleepers and for how many signals they want; a waiter declares itself a sleeper and what it
+// wants, then looks at the counter. Both in sequentially consistent order, so at least one of them sees the other.
+//
+// What sleepers want is a hint that may be too low, never too high: a waiter lowers it to its own count, a sender that has reached
+// it takes it away before it changes the futex, and whoever wakes, or finds the futex changed, says anew what it wants.
 #ifndef TIDETAPE_COLLECTIVES_TRANSPORTS_COMMON_SIGNAL_BOARD_H_
 #define TIDETAPE_COLLECTIVES_TRANSPORTS_COMMON_SIGNAL_BOARD_H_
 
@@ -30,7 +34,7 @@ class SignalBoard {
   SignalBoard(absl::Span<std::byte> memory, int senders, int signals, bool shared);
 
   void Raise(int sender, int signal);
-  // Wakes all waiters, which look at `failure` again.
+  // Wakes all waiters on all counters, which look at `failure` again.
   void Ring();
 
   // How many signals have arrived and were not consumed.
@@ -47,18 +51,18 @@ class SignalBoard {
     std::atomic<uint64_t> arrived;
     // Written by the receiver only, but beside what it reads anyway.
     std::atomic<uint64_t> consumed;
-  };
-  struct alignas(64) Bell {
+    std::atomic<uint64_t> wanted;  // of all that arrives, what the first sleeper waits for; 0: nothing
     std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> sleepers;
   };
 
   Counter& counter(int sender, int signal) const { return counters_[static_cast<size_t>(sender) * signals_ + signal]; }
   bool TryConsume(Counter& counter, uint64_t count);
+  static void Want(Counter& counter, uint64_t count);
+  void Wake(Counter& counter);
 
-  Bell* bell_;
   Counter* counters_;
-  int signals_;
+  int senders_, signals_;
   bool shared_;
 };
 

@@ -24,11 +24,11 @@ class SignalBoardTest : public ::testing::Test {
     return board_.Wait(sender, signal, count, absl::Now() + limit, absl::Microseconds(5), kAlive);
   }
 
-  alignas(64) std::byte memory_[64 * (1 + kSenders * kSignals)] = {};
+  alignas(64) std::byte memory_[64 * kSenders * kSignals] = {};
   SignalBoard board_{absl::MakeSpan(memory_), kSenders, kSignals, false};
 };
 
-TEST_F(SignalBoardTest, NeedsOneLineForTheBellAndOneForEachCounter) { EXPECT_EQ(SignalBoard::BytesFor(3, 4), sizeof(memory_)); }
+TEST_F(SignalBoardTest, NeedsALineForEachCounter) { EXPECT_EQ(SignalBoard::BytesFor(3, 4), sizeof(memory_)); }
 
 TEST_F(SignalBoardTest, CountsEachSenderAndSignalApart) {
   board_.Raise(1, 2);
@@ -67,6 +67,40 @@ TEST_F(SignalBoardTest, RingMakesSleepersAskForFailure) {
                                           [&] { return lost ? absl::UnavailableError("lost") : absl::OkStatus(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   reporter.join();
+}
+
+// A sleeper is woken by the signal that completes what it wants, whatever another sleeper of the counter wants.
+TEST_F(SignalBoardTest, SleepersThatWantDifferentCountsAreAllWoken) {
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::thread> threads;
+    for (uint64_t count : {1, 2, 3}) {
+      threads.emplace_back([&, count] {
+        ASSERT_TRUE(board_.Wait(1, 1, count, absl::Now() + absl::Seconds(30), absl::ZeroDuration(), kAlive).ok());
+      });
+    }
+    if (round % 2 == 0) absl::SleepFor(absl::Microseconds(200));
+    for (int i = 0; i < 6; ++i) board_.Raise(1, 1);
+    for (auto& thread : threads) thread.join();
+    ASSERT_EQ(board_.Available(1, 1), 0);
+  }
+}
+
+TEST_F(SignalBoardTest, ASleeperThatWantsLessIsNotLeftAsleepForOneThatWantsMore) {
+  for (const bool less_first : {true, false}) {
+    const auto wait = [&](uint64_t count) {
+      return std::thread([&, count] {
+        EXPECT_TRUE(board_.Wait(2, 0, count, absl::Now() + absl::Seconds(30), absl::ZeroDuration(), kAlive).ok());
+      });
+    };
+    std::thread first = wait(less_first ? 1 : 3);
+    absl::SleepFor(absl::Milliseconds(50));
+    std::thread second = wait(less_first ? 3 : 1);
+    absl::SleepFor(absl::Milliseconds(50));
+    board_.Raise(2, 0);
+    (less_first ? first : second).join();
+    for (int i = 0; i < 3; ++i) board_.Raise(2, 0);
+    (less_first ? second : first).join();
+  }
 }
 
 TEST_F(SignalBoardTest, NoSignalIsMissedOrCountedTwiceUnderLoad) {

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .. import _native
-from . import hook
+from . import hook, proof
 from .layout_draft import LayoutDraft, host_ranks_of, parameters_after_forward, parameters_of
 from .options import CollectiveOptions
 from .pacing import Pacing
@@ -46,6 +46,8 @@ class Collectives:
         self.covered_share = 0.0
         """Share of the gathered bytes that goes the zero-copy way."""
         self.layout_hash = ""
+        self.proved_schedules: list[str] = []
+        """In debug mode, one line a unit with the hashes of the schedules that were proved and are run."""
         self.arena_bytes: dict[str, int] = {}
         """Mapped bytes: "private" for this rank alone, "shared" once a host."""
         self.training_step = 0
@@ -170,6 +172,9 @@ class Collectives:
         per_host = host_ranks_of(list(host_of.values()))
         if all(said == "yes" for said in roll.say("probe", "yes" if self._probes else "no")):
             options.probe_per_host = per_host
+        proves = "yes" in roll.say("proof-wanted", "yes" if proof.wanted(self.options.verify_schedules) else "no")
+        if proves:
+            options.groups_to_prove = proof.groups_of_all(roll, groups)
         plane, error = None, ""
         try:
             plane = native.DataPlane.join(layout, groups, roll.set, roll.wait, options)
@@ -179,6 +184,12 @@ class Collectives:
             if problem:
                 raise RuntimeError(f"rank {members[member]}: {problem}")
         covered = [unit for unit in units if not unit.reason]
+        if proves:
+            names = [unit.name for unit in covered]
+            names += [f"{unit.name} after forward" for unit in covered if unit.mesh_after_forward is not None]
+            self.proved_schedules = proof.compare(roll, plane, names)
+            for line in self.proved_schedules:
+                _log.info("tidetape: %s", line)
         self._adopt(plane, layout, covered)
         self._pacing = Pacing(plane, len(members), len(members) // per_host if per_host else 0, covered)
         self._counted_bytes = plane.private_bytes + plane.shared_bytes // hosts.count(native.host_id())

@@ -17,6 +17,7 @@ import weakref
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_param_group as param_group_module
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import AllGatherResult, DefaultAllGather, DefaultReduceScatter
+from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam, ShardedState
 
 from ..versions import SUPPORTED_TORCH
@@ -82,10 +83,16 @@ def _all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, co
     if reason := _reason_against_gather(gather, comm):
         collectives.say_reason(unit.name, reason)
         return _stock_all_gather(fsdp_params, group, async_op, copy_in_stream, stream, device, comm)
-    gather.send(collectives.training_step)
+    gather.send(collectives.training_step, reduction_next=_is_reduced_next(unit.unit.group))
     gathering = _Gathering(torch.empty(0, device=device), None, None, [], [], [])
     gathering.finish = functools.partial(gather.finish, collectives.training_step)
     return gathering
+
+
+def _is_reduced_next(group) -> bool:
+    """Whether the unit is gathered for its backward, which reduces its gradients."""
+    to_backward = group._training_state == TrainingState.PRE_BACKWARD or not group._reshard_after_forward
+    return to_backward and group.reduce_grads and group.reshard_after_backward
 
 
 def _reason_against_gather(gather, comm) -> str:

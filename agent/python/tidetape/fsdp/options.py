@@ -16,8 +16,9 @@ class CollectiveOptions:
     """
 
     mode: str = "stock"
-    # Arena memory of each rank for gradient rows that have come and are not yet added.
-    staging_bytes: int = 2 << 20
+    # Arena memory of each rank for gradient rows that have come and are not yet added, where they cannot wait in the slot that the
+    # unit has vacated: it is smaller than this, or it is not vacated.
+    staging_bytes: int = 512 << 10
     # The most bytes of one message.
     chunk_bytes: int = 1 << 20
     # Slots that the units that are resharded after forward take in turn; None: as many as FSDP2's order needs (slot_plan.py). A
@@ -26,6 +27,9 @@ class CollectiveOptions:
     # How long a rank waits for another in a collective before it fails, and at the start for the last one to come.
     wait_seconds: float = 300.0
     join_seconds: float = 120.0
+    # Debug mode: proves all ranks' schedules before they run (proof.py). None: where TIDETAPE_VERIFY_SCHEDULES is 1. One rank that
+    # wants it is enough.
+    verify_schedules: bool | None = None
     # Numeric address of this host as the other hosts reach it. None: the one from which this host reaches the job's master.
     address: str | None = None
 

@@ -31,7 +31,8 @@ class Pacing:
         return self._plane.pacing_generation
 
     def arm(self, generation: int, pacing: dict) -> None:
-        """`pacing`: as in Plan.pacing. Where no schedule can be made of it, the ranks keep the one that they have; said once."""
+        """`pacing`: as in Plan.pacing. Where no sound schedule can be made of it, the ranks keep the one that they have;
+        said once."""
         try:
             self._plane.arm(
                 generation,
@@ -41,7 +42,7 @@ class Pacing:
                 pacing["algorithm"] == "ring",
                 pacing["staging_slots"],
             )
-        except ValueError as error:
+        except (RuntimeError, ValueError) as error:
             if self._said != str(error):
                 self._said = str(error)
                 _log.warning("tidetape: the collectives keep their pacing; plan %d cannot be followed: %s", generation, error)

@@ -42,6 +42,8 @@ class RollCall:
         """The key's value as soon as it is set, None where nobody does so in time."""
         try:
             self._store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
-        except dist.DistStoreError:
-            return None
+        except RuntimeError:
+            # DistStoreError; a plain one of the file store's. What is wrong with the store itself is raised again.
+            if not self._store.check([key]):
+                return None
         return self._store.get(key)

@@ -57,13 +57,14 @@ class UnitGather:
         order."""
         return self._plane.holder(self._index) < 0 or self._sent
 
-    def send(self, step: int) -> None:
-        """Writes the own shard to its place and starts it on its way."""
+    def send(self, step: int, reduction_next: bool) -> None:
+        """Writes the own shard to its place and starts it on its way. `reduction_next`: gradients of the unit are reduced when it
+        has been resharded, and rows may be staged in its slot until then."""
         if self._sent:
             # FSDP2 gave up a prefetch. All ranks did; the shards that came are old by now.
             self._plane.finish(self._index, step)
             self._plane.release(self._index)
-        self._plane.admit(self._index, step)
+        self._plane.admit(self._index, reduction_next, step)
         self._sent = True
         if self._targets:
             torch._foreach_copy_(self._targets, self._shards(self._held, self._targets))
