@@ -146,7 +146,8 @@ FEATURES = {
     "tied": Feature(_shard(mp_policy=MIXED), Tied),
     "uneven shards": Feature(_shard(mp_policy=MIXED), lambda: Model(inner=13)),
     "empty shards": Feature(_shard(mp_policy=MIXED), TinyShards),
-    "convolutions": Feature(_shard(), Convolutions),
+    # Sums of three ranks round in another order than gloo's, and AdamW divides small gradients by small numbers.
+    "convolutions": Feature(_shard(), Convolutions, tolerance=1e-4),
     "Shard(1)": Feature(_shard(shard_placement_fn=lambda parameter: Shard(1)), Wide, ranks=(2, 4)),
     "Shard(1) in small pieces": Feature(
         _shard(shard_placement_fn=lambda parameter: Shard(1) if parameter.ndim == 2 else None),
