@@ -20,7 +20,7 @@ import torch
 
 from tests.benchmarks import report, rivals, shapes, variants
 from tests.benchmarks.bench_replay import progress_bar
-from tests.benchmarks.comparison import require_equal, training_worker
+from tests.benchmarks.comparison import require_equal, step_samplers, training_worker
 from tests.benchmarks.intervals import ratio
 from tests.benchmarks.points_chart import draw_points
 from tests.benchmarks.xformers_policy import checkpoint_blocks_by_choices
@@ -153,10 +153,7 @@ def _checked_peak(rival, shape, expected):
 
 
 def _measure(workers, shape, rounds, label):
-    samplers = {
-        name: functools.partial(worker.call, "step_seconds", shape.steps, shape.warm_steps) for name, worker in workers.items()
-    }
-    return timing.measure(samplers, rounds, progress=progress_bar(f"{shape.name}, {label}"))
+    return timing.measure(step_samplers(workers, shape), rounds, progress=progress_bar(f"{shape.name}, {label}"))
 
 
 def _row(name, values):

@@ -28,7 +28,7 @@ def compare(shape, rounds, progress):
         for variant in matched.values():
             saved_bytes[variant.name], feasible[variant.name] = workers[variant.name].call("wait_for_plan")
             require_equal(variant.name, workers[variant.name].call("result"), expected)
-        seconds = timing.measure(_samplers(workers, shape), rounds, progress=progress)
+        seconds = timing.measure(step_samplers(workers, shape), rounds, progress=progress)
         for name, worker in workers.items():
             require_equal(name, worker.call("result"), expected)
         for variant in matched.values():
@@ -91,7 +91,8 @@ def _results_and_peaks(shape, rivals):
     return expected, peaks
 
 
-def _samplers(workers, shape):
+def step_samplers(workers, shape):
+    """For timing.measure: CPU seconds of a step of each worker."""
     return {name: functools.partial(worker.call, "step_seconds", shape.steps, shape.warm_steps) for name, worker in workers.items()}
 
 
