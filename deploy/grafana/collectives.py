@@ -9,15 +9,11 @@ from deploy.grafana.vocabulary import (
     dashboard,
     graph,
     number,
+    of_job,
     rows,
     variable,
 )
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
-
-
-def _of(metric: str) -> str:
-    """The job's own figure."""
-    return f'max(tidetape_job_{metric}{{job="$job"}})'
 
 
 def _by_rank(metric: str) -> Series:
@@ -33,19 +29,19 @@ def build() -> Dashboard:
     )
     result.with_row(Row("$job"))
     for panel in (
-        number("Gathering", "Time in all-gathers of the newest step, on the slowest rank", SECONDS, _of("gather_seconds")),
-        number("Reducing", "Time in reduce-scatters of the newest step, on the slowest rank", SECONDS, _of("reduce_seconds")),
+        number("Gathering", "Time in all-gathers of the newest step, on the slowest rank", SECONDS, of_job("gather_seconds")),
+        number("Reducing", "Time in reduce-scatters of the newest step, on the slowest rank", SECONDS, of_job("reduce_seconds")),
         number(
             "Share of the step",
             "Time in collectives, waiting included, over step time, on the slowest rank",
             RATIO,
-            f"({_of('gather_seconds')} + {_of('reduce_seconds')}) / {_of('step_seconds')}",
+            f"({of_job('gather_seconds')} + {of_job('reduce_seconds')}) / {of_job('step_seconds')}",
         ),
         number(
-            "Without copies", "Share of the model's gathered bytes that goes without layout copies", RATIO, _of("covered_ratio")
+            "Without copies", "Share of the model's gathered bytes that goes without layout copies", RATIO, of_job("covered_ratio")
         ),
         number(
-            "Pacing in force", "Generation whose pacing all ranks run; 0 for that of the start", COUNT, _of("pacing_generation")
+            "Pacing in force", "Generation whose pacing all ranks run; 0 for that of the start", COUNT, of_job("pacing_generation")
         ),
         number(
             "Ranks behind",
@@ -74,20 +70,20 @@ def build() -> Dashboard:
             "Time in collectives",
             "Of the newest step, on the slowest rank, waiting for other ranks included",
             SECONDS,
-            Series(_of("gather_seconds"), "all-gather"),
-            Series(_of("reduce_seconds"), "reduce-scatter"),
+            Series(of_job("gather_seconds"), "all-gather"),
+            Series(of_job("reduce_seconds"), "reduce-scatter"),
         ),
         graph(
             "Bytes of a step",
             "Gathered without layout copies, and sent to other nodes by all-gathers, on the rank with the most",
             BYTES,
-            Series(_of("covered_bytes"), "without copies"),
-            Series(_of("network_bytes"), "to other nodes"),
+            Series(of_job("covered_bytes"), "without copies"),
+            Series(of_job("network_bytes"), "to other nodes"),
         ),
         graph("All-gather by rank", "Newest step", SECONDS, _by_rank("gather_seconds")),
         graph("Reduce-scatter by rank", "Newest step", SECONDS, _by_rank("reduce_seconds")),
         graph("Pacing by rank", "Generation in force; the lines lie on each other", COUNT, _by_rank("pacing_generation")),
-        graph("Chunk of the committed pacing", "By the newest plan", BYTES, Series(_of("pacing_chunk_bytes"), "chunk")),
+        graph("Chunk of the committed pacing", "By the newest plan", BYTES, Series(of_job("pacing_chunk_bytes"), "chunk")),
     ):
         result.with_panel(panel)
     return result

@@ -9,6 +9,7 @@ from deploy.grafana.vocabulary import (
     dashboard,
     graph,
     number,
+    of_job,
     rows,
     signed_graph,
     timeline,
@@ -17,11 +18,6 @@ from deploy.grafana.vocabulary import (
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 _STATES = {"1": ("in this state", "green"), "0": ("not", "transparent")}
-
-
-def _of(metric: str) -> str:
-    """The job's own figure."""
-    return f'max(tidetape_job_{metric}{{job="$job"}})'
 
 
 def build() -> Dashboard:
@@ -36,25 +32,25 @@ def build() -> Dashboard:
             "Ranks connected",
             "Ranks that have a stream to the planner",
             COUNT,
-            _of("ranks_connected"),
+            of_job("ranks_connected"),
             alerts=["TidetapeRanksMissing"],
         ),
-        number("Ranks", "Ranks that the job has", COUNT, _of("ranks")),
+        number("Ranks", "Ranks that the job has", COUNT, of_job("ranks")),
         number(
             "Ranks without the plan",
             "Ranks that cannot follow the committed plan",
             COUNT,
-            _of("ranks_without_plan"),
+            of_job("ranks_without_plan"),
             alerts=["TidetapeRanksWithoutPlan"],
             bad_from=1,
         ),
-        number("Generation", "Of the committed plan; 0 before the first", COUNT, _of("generation")),
-        number("Step", "Newest step that was reported", COUNT, _of("step")),
+        number("Generation", "Of the committed plan; 0 before the first", COUNT, of_job("generation")),
+        number("Step", "Newest step that was reported", COUNT, of_job("step")),
         number(
             "Step peak / limit",
             "Measured on the worst rank",
             RATIO,
-            f"{_of('step_peak_bytes')} / {_of('memory_limit_bytes')}",
+            f"{of_job('step_peak_bytes')} / {of_job('memory_limit_bytes')}",
             alerts=["TidetapeOverLimit"],
             bad_from=1,
         ),
@@ -83,24 +79,24 @@ def build() -> Dashboard:
             "Step peak",
             "Measured on the worst rank, as the plan predicts it, the limit, and the least that any plan can reach",
             BYTES,
-            Series(_of("step_peak_bytes"), "measured"),
-            Series(_of("predicted_peak_bytes"), "predicted"),
-            Series(_of("memory_limit_bytes"), "limit"),
-            Series(_of("least_peak_bytes"), "least possible"),
+            Series(of_job("step_peak_bytes"), "measured"),
+            Series(of_job("predicted_peak_bytes"), "predicted"),
+            Series(of_job("memory_limit_bytes"), "limit"),
+            Series(of_job("least_peak_bytes"), "least possible"),
             alerts=["TidetapeOverLimit", "TidetapePlanInfeasible"],
         ),
         graph(
             "Saved for backward",
             "Bytes that the worst rank keeps, and bytes that the plan keeps",
             BYTES,
-            Series(_of("saved_bytes"), "measured"),
-            Series(_of("predicted_saved_bytes"), "predicted"),
+            Series(of_job("saved_bytes"), "measured"),
+            Series(of_job("predicted_saved_bytes"), "predicted"),
         ),
         signed_graph(
             "Residual of the step peak",
             "(measured − predicted) / predicted, of the worst rank",
             RATIO,
-            Series(_of("peak_residual_ratio"), "residual"),
+            Series(of_job("peak_residual_ratio"), "residual"),
             alerts=["TidetapePredictionOff"],
         ),
         graph(
@@ -117,29 +113,29 @@ def build() -> Dashboard:
             "Step time",
             "Newest step, slowest rank",
             SECONDS,
-            Series(_of("step_seconds"), "step"),
+            Series(of_job("step_seconds"), "step"),
             alerts=["TidetapeReportsStopped"],
         ),
         graph(
             "Replay time of a step",
             "Measured on the worst rank, and as the plan predicts it",
             SECONDS,
-            Series(_of("replay_seconds"), "measured"),
-            Series(_of("predicted_replay_seconds"), "predicted"),
+            Series(of_job("replay_seconds"), "measured"),
+            Series(of_job("predicted_replay_seconds"), "predicted"),
         ),
         graph(
             "Share of a step",
             "Replay, which the limit asks for, and the agent's own work",
             RATIO,
-            Series(f"{_of('replay_seconds')} / {_of('step_seconds')}", "replay"),
-            Series(f"{_of('agent_seconds')} / {_of('step_seconds')}", "agent"),
+            Series(f"{of_job('replay_seconds')} / {of_job('step_seconds')}", "replay"),
+            Series(f"{of_job('agent_seconds')} / {of_job('step_seconds')}", "agent"),
         ),
         graph(
             "Ops replayed and demoted",
             "In the newest step, worst rank. Demoted: ops that could not be replayed and are kept",
             COUNT,
-            Series(_of("replayed_ops"), "replayed"),
-            Series(_of("demoted_ops"), "demoted"),
+            Series(of_job("replayed_ops"), "replayed"),
+            Series(of_job("demoted_ops"), "demoted"),
         ),
     ):
         result.with_panel(panel)
@@ -149,7 +145,7 @@ def build() -> Dashboard:
             "Plan holds the limit",
             "1: yes. 0: even the plan with the least memory exceeds it",
             COUNT,
-            _of("plan_feasible"),
+            of_job("plan_feasible"),
             span=8,
             alerts=["TidetapePlanInfeasible"],
             bad_below=1,
@@ -158,14 +154,14 @@ def build() -> Dashboard:
             "Certified gap",
             "How much the plan's replay time may exceed the best possible, by proof",
             RATIO,
-            _of("plan_gap_ratio"),
+            of_job("plan_gap_ratio"),
             span=8,
         ),
         number(
             "Planning fails",
             "1 where the last attempt to plan failed",
             COUNT,
-            _of("planning_failed"),
+            of_job("planning_failed"),
             span=8,
             alerts=["TidetapePlanningFails"],
             bad_from=1,

@@ -157,3 +157,8 @@ def rows(title, description, *columns: Series, height=GRAPH_HEIGHT, alerts=(), l
     panel.with_transformation(DataTransformerConfig("merge", options={}))
     panel.with_transformation(DataTransformerConfig("organize", options={"excludeByName": hidden, "renameByName": names}))
     return panel.height(height).span(FULL)
+
+
+def of_job(metric: str) -> str:
+    """The figure of the job that the dashboard's variable names."""
+    return f'max(tidetape_job_{metric}{{job="$job"}})'
