@@ -1,9 +1,9 @@
 // Which dispatch keys the tape listens on. The only file that knows.
 //
 // A boxed fallback on DispatchKey::Fake sees every op below autograd, autocast and modes, once the key is switched on for a thread.
-// Another on DispatchKey::DeferredInit, above all of these, sees what writes and is nothing that torch itself says writes to
-// nothing: outside of blocks only writes matter, and the other ops cost nothing. No kernel of torch 2.14 uses either key; where
-// another fallback sits on one, or torch is of another version, nothing is intercepted.
+// Another on DispatchKey::DeferredInit, above all of these, sees ops that may write: outside of blocks only writes matter, and
+// torch's own ops that write to nothing pass by at no cost. No kernel of torch 2.14 uses either key; where another fallback sits on
+// one, or torch is of another version, nothing is intercepted.
 #ifndef TIDETAPE_AGENT_TAPE_INTERCEPT_H_
 #define TIDETAPE_AGENT_TAPE_INTERCEPT_H_
 
