@@ -40,7 +40,7 @@ bench-fidelity: build ## Compare predicted with measured peaks and replay times 
 	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_fidelity $(ARGS)
 
 bench-planner: build ## Time the planner on tapes of many sizes
-	@bazel-bin/planner/bench_planner $(ARGS)
+	@bazel-bin/planner/testing/bench_planner $(ARGS)
 
 bench-collectives: build ## Time FSDP2 over stock and over Tidetape collectives (2 and 4 ranks)
 	@$(TIDETAPE_PYTHON) -m tests.benchmarks.bench_collectives $(ARGS)

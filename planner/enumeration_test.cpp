@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "planner/model/validate.h"
 #include "planner/planner.h"
-#include "planner/tape_plans.h"
+#include "planner/tape/tape_plans.h"
 #include "planner/testing/combinations.h"
 #include "planner/testing/oracle.h"
 #include "planner/testing/random_tape.h"
-#include "planner/validate.h"
 
 namespace tidetape::planner {
 namespace {

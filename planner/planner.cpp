@@ -4,10 +4,10 @@
 #include <memory>
 #include <utility>
 
-#include "planner/block_search.h"
-#include "planner/step_planner.h"
-#include "planner/tape_plans.h"
-#include "planner/validate.h"
+#include "planner/model/validate.h"
+#include "planner/step/step_planner.h"
+#include "planner/tape/block_search.h"
+#include "planner/tape/tape_plans.h"
 
 namespace tidetape::planner {
 namespace {

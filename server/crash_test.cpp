@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "server/fake_agent.h"
-#include "server/logging_agent.h"
-#include "server/server_process.h"
 #include "server/store/testing/postgres_server.h"
+#include "server/testing/fake_agent.h"
+#include "server/testing/logging_agent.h"
+#include "server/testing/server_process.h"
 
 namespace tidetape::server {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/log.h"
+#include "server/common/log.h"
 
 namespace tidetape::server {
 

@@ -22,20 +22,20 @@
 #include "server/auth/authenticator.h"
 #include "server/auth/server_tls.h"
 #include "server/auth/token_file.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
+#include "server/common/log.h"
+#include "server/common/version.h"
 #include "server/http/http_server.h"
 #include "server/http/job_insights.h"
 #include "server/http/monitoring_pages.h"
 #include "server/http/status_pages.h"
 #include "server/lease_keeper.h"
-#include "server/log.h"
 #include "server/metrics/metrics_page.h"
 #include "server/metrics/process_values.h"
 #include "server/metrics/server_metrics.h"
 #include "server/server.h"
 #include "server/store/open_store.h"
 #include "server/store/postgres_store.h"
-#include "server/version.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:50551",
           "host:port to listen on; port 0 takes a free one. Other addresses than this machine's own need a certificate.");

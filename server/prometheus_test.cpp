@@ -20,10 +20,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "server/example_job.h"
-#include "server/fake_agent.h"
-#include "server/server_process.h"
-#include "server/test_certificates.h"
+#include "server/testing/example_job.h"
+#include "server/testing/fake_agent.h"
+#include "server/testing/server_process.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::server {
 namespace {

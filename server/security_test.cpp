@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "server/example_job.h"
-#include "server/fake_agent.h"
-#include "server/server_process.h"
-#include "server/test_certificates.h"
+#include "server/testing/example_job.h"
+#include "server/testing/fake_agent.h"
+#include "server/testing/server_process.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::server {
 namespace {

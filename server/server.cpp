@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "server/log.h"
+#include "server/common/log.h"
 #include "tidetape/v1/planner_service.grpc.pb.h"
 
 namespace tidetape::server {

@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "net/leader_detail.h"
-#include "server/example_job.h"
-#include "server/fake_agent.h"
 #include "server/store/faulty_store.h"
 #include "server/store/memory_store.h"
+#include "server/testing/example_job.h"
+#include "server/testing/fake_agent.h"
 
 namespace tidetape::server {
 namespace {

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "server/clock.h"
-#include "server/example_job.h"
-#include "server/fake_agent.h"
-#include "server/job_queries.h"
-#include "server/message_mutator.h"
+#include "server/common/clock.h"
+#include "server/questions/job_queries.h"
 #include "server/server.h"
 #include "server/store/memory_store.h"
+#include "server/testing/example_job.h"
+#include "server/testing/fake_agent.h"
+#include "server/testing/message_mutator.h"
 
 namespace tidetape::server {
 namespace {

@@ -36,7 +36,7 @@ def tidetapectl():
 @pytest.fixture(scope="session")
 def fake_jobs_program():
     """The built fake_jobs: ranks of jobs that nobody trains."""
-    return _program("fake_jobs")
+    return _program("testing/fake_jobs")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A real tidetape-server with jobs that nobody trains: `bazel-bin/server/fake_jobs` plays their ranks."""
+"""A real tidetape-server with jobs that nobody trains: `bazel-bin/server/testing/fake_jobs` plays their ranks."""
 
 import subprocess
 import time
@@ -8,7 +8,7 @@ START_SECONDS = 60
 
 
 class ServerWithFakeJobs:
-    """As a context: the server listens and its jobs have their plans. See server/fake_jobs.cpp for which there are."""
+    """As a context: the server listens and its jobs have their plans. See server/testing/fake_jobs.cpp for which there are."""
 
     def __init__(self, server_program: Path, fake_jobs_program: Path, folder: Path, *flags: str):
         self._programs = server_program, fake_jobs_program

@@ -91,7 +91,7 @@ def test_helm_takes_the_chart_and_refuses_values_that_cannot_be():
 
 
 def test_versions_and_users_agree_with_the_server_and_its_image():
-    version = re.search(r'kVersion\[\] = "(.*)"', (ROOT / "server" / "version.h").read_text())[1]
+    version = re.search(r'kVersion\[\] = "(.*)"', (ROOT / "server" / "common" / "version.h").read_text())[1]
     chart = yaml.safe_load((render.FOLDER / "chart" / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
     pod = server_pod(kustomized("base"))["spec"]

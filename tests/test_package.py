@@ -26,7 +26,7 @@ def run(*command, seconds=1800):
 
 
 def test_the_package_has_the_servers_version():
-    version = re.search(r'kVersion\[\] = "(.*)"', (ROOT / "server" / "version.h").read_text())[1]
+    version = re.search(r'kVersion\[\] = "(.*)"', (ROOT / "server" / "common" / "version.h").read_text())[1]
     changelog = ROOT / "deploy" / "debian" / "changelog"
     assert run("dpkg-parsechangelog", "-l", str(changelog), "-S", "Version").strip() == version
 

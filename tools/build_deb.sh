@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' server/version.h)
+version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' server/common/version.h)
 packaged=$(dpkg-parsechangelog -l deploy/debian/changelog -S Version)
 if [[ $packaged != "$version" ]]; then
   echo "build_deb: the server is $version, deploy/debian/changelog says $packaged" >&2

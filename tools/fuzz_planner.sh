@@ -11,7 +11,7 @@ mkdir -p "$out" build/fuzz-corpus
 protos=bazel-bin/proto
 [[ -e $protos/tidetape/v1/tape.pb.h ]] || { echo "fuzz_planner: $protos is not there: run 'make build'" >&2; exit 1; }
 packages="absl_status absl_statusor absl_strings absl_str_format protobuf"
-sources=$(ls planner/*.cpp | grep -v -e '_test\.cpp$' -e bench_planner)
+sources=$(ls planner/*.cpp planner/{model,tape,step,job}/*.cpp | grep -v -e '_test\.cpp$')
 sources="$sources planner/io/problem_io.cpp planner/io/plain_json.cpp planner/testing/fuzz_problem.cpp $protos/tidetape/v1/tape.pb.cc $protos/tidetape/v1/plan.pb.cc"
 flags="-std=c++20 -O1 -g1 -I. -I$protos -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all $(pkg-config --cflags $packages)"
 for source in $sources; do

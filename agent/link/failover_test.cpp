@@ -8,8 +8,8 @@
 #include <string>
 
 #include "agent/link/testing/linked_ranks.h"
-#include "server/server_process.h"
 #include "server/store/testing/postgres_server.h"
+#include "server/testing/server_process.h"
 
 namespace tidetape::link {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "agent/link/link_thread.h"
 #include "agent/link/step_plan_codec.h"
-#include "planner/merge_ranks.h"
+#include "planner/job/merge_ranks.h"
 #include "planner/planner.h"
 
 namespace tidetape::link {

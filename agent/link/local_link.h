@@ -16,8 +16,8 @@
 
 #include "absl/status/status.h"
 #include "agent/link/planner_link.h"
-#include "planner/measurement.h"
-#include "planner/replan_policy.h"
+#include "planner/job/measurement.h"
+#include "planner/job/replan_policy.h"
 
 namespace tidetape::link {
 

@@ -14,7 +14,7 @@
 #include "agent/link/testing/borrowed.h"
 #include "agent/link/testing/small_job.h"
 #include "agent/link/tt_link.h"
-#include "planner/merge_ranks.h"
+#include "planner/job/merge_ranks.h"
 #include "planner/planner.h"
 
 namespace tidetape::link {

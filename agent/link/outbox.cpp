@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "planner/merge_ranks.h"
+#include "planner/job/merge_ranks.h"
 
 namespace tidetape::link {
 

@@ -10,7 +10,7 @@
 #include "agent/link/planner_link.h"
 #include "agent/link/report_queue.h"
 #include "agent/link/tape_cache.h"
-#include "planner/measurement.h"
+#include "planner/job/measurement.h"
 
 namespace tidetape::link {
 

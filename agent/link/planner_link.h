@@ -11,9 +11,9 @@
 
 #include "agent/link/plan_slot.h"
 #include "agent/link/tt_link.h"
-#include "planner/measurement.h"
+#include "planner/job/measurement.h"
+#include "planner/model/problem.h"
 #include "planner/pacing.h"
-#include "planner/problem.h"
 
 namespace tidetape::link {
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "agent/link/testing/linked_ranks.h"
-#include "server/server_process.h"
-#include "server/test_certificates.h"
+#include "server/testing/server_process.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::link {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "planner/site_plan.h"
+#include "planner/job/site_plan.h"
 
 namespace tidetape::link {
 

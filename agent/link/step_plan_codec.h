@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "agent/link/owned_plan.h"
+#include "planner/model/problem.h"
 #include "planner/planner.h"
-#include "planner/problem.h"
 
 namespace tidetape::link {
 

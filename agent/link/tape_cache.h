@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::link {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "agent/link/planner_link.h"
 #include "agent/link/tt_link.h"
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::link {
 

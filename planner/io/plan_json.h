@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/planner.h"
+#include "planner/model/plan.h"
 
 namespace tidetape::planner {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
 #include "planner/io/plain_json.h"
-#include "planner/site_plan.h"
+#include "planner/job/site_plan.h"
 
 namespace tidetape::planner {
 namespace {

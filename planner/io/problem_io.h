@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "planner/planner.h"
-#include "planner/problem.h"
+#include "planner/model/plan.h"
+#include "planner/model/problem.h"
 #include "tidetape/v1/plan.pb.h"
 #include "tidetape/v1/tape.pb.h"
 

@@ -10,6 +10,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "planner/io/plan_json.h"
+#include "planner/planner.h"
 #include "planner/testing/random_tape.h"
 
 namespace tidetape::planner {

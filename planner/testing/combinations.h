@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 #include "planner/testing/oracle.h"
 
 namespace tidetape::planner {

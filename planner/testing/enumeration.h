@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::planner {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::planner {
 

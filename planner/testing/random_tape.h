@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <random>
 
-#include "planner/problem.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::planner {
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "server/log.h"
+#include "server/common/log.h"
 
 namespace tidetape::server {
 namespace {

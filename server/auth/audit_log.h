@@ -8,7 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
 
 namespace tidetape::server {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/log.h"
+#include "server/common/log.h"
 
 namespace tidetape::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/auth/token_table.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
 
 namespace tidetape::server {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

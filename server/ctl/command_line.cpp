@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/common/version.h"
 #include "server/ctl/ask_commands.h"
 #include "server/ctl/change_commands.h"
 #include "server/ctl/closest_name.h"
@@ -16,8 +17,7 @@
 #include "server/ctl/frontier_commands.h"
 #include "server/ctl/target.h"
 #include "server/ctl/what_if_commands.h"
-#include "server/units.h"
-#include "server/version.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "server/ctl/table.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "server/example_job.h"
-#include "server/fake_agent.h"
+#include "server/testing/example_job.h"
+#include "server/testing/fake_agent.h"
 
 namespace tidetape::server {
 namespace {

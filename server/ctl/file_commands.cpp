@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "planner/io/plan_json.h"
 #include "planner/io/problem_io.h"
-#include "planner/merge_ranks.h"
+#include "planner/job/merge_ranks.h"
+#include "planner/job/site_plan.h"
 #include "planner/planner.h"
-#include "planner/site_plan.h"
 #include "server/ctl/frontier_svg.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -1,8 +1,8 @@
 #include "server/ctl/frontier_svg.h"
 
 #include "absl/strings/str_cat.h"
-#include "server/chart.h"
-#include "server/units.h"
+#include "server/text/chart.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

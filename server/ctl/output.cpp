@@ -10,8 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "server/ctl/table.h"
-#include "server/units.h"
-#include "server/words.h"
+#include "server/text/units.h"
+#include "server/text/words.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -6,13 +6,13 @@
 #include "absl/strings/str_format.h"
 #include "planner/io/plan_json.h"
 #include "planner/io/problem_io.h"
-#include "planner/policies.h"
-#include "planner/rules.h"
+#include "planner/questions/policies.h"
+#include "planner/questions/rules.h"
 #include "server/ctl/file_commands.h"
 #include "server/ctl/frontier_svg.h"
 #include "server/ctl/output.h"
 #include "server/ctl/table.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -11,7 +11,7 @@
 #include "collectives/simulator/compare_schemes.h"
 #include "server/ctl/machine_file.h"
 #include "server/ctl/table.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

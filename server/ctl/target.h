@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "server/ctl/arguments.h"
 #include "server/ctl/question_commands.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 

@@ -8,7 +8,7 @@
 #include "server/ctl/ask.h"
 #include "server/ctl/table.h"
 #include "server/ctl/target.h"
-#include "server/units.h"
+#include "server/text/units.h"
 
 namespace tidetape::ctl {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/common/log.h"
 #include "server/http/connection_queue.h"
 #include "server/http/http_tls.h"
-#include "server/log.h"
 
 namespace tidetape::server {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "server/test_certificates.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::server {
 namespace {

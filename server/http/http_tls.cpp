@@ -1,6 +1,6 @@
 #include "server/http/http_tls.h"
 
-#include "server/log.h"
+#include "server/common/log.h"
 
 namespace tidetape::server {
 namespace {

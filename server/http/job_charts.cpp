@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/chart.h"
-#include "server/markup.h"
-#include "server/units.h"
-#include "server/words.h"
+#include "server/text/chart.h"
+#include "server/text/markup.h"
+#include "server/text/units.h"
+#include "server/text/words.h"
 
 namespace tidetape::server {
 namespace {

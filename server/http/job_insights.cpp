@@ -1,7 +1,7 @@
 #include "server/http/job_insights.h"
 
 #include "absl/status/status.h"
-#include "server/job_queries.h"
+#include "server/questions/job_queries.h"
 
 namespace tidetape::server {
 namespace {

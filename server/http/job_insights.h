@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "server/clock.h"
-#include "server/job.h"
+#include "server/common/clock.h"
+#include "server/job/job.h"
 #include "tidetape/v1/planner_service.pb.h"
 
 namespace tidetape::server {

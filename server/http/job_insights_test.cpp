@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "server/planned_example.h"
+#include "server/testing/planned_example.h"
 
 namespace tidetape::server {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "server/http/job_charts.h"
 #include "server/http/page.h"
-#include "server/markup.h"
-#include "server/units.h"
-#include "server/words.h"
+#include "server/text/markup.h"
+#include "server/text/units.h"
+#include "server/text/words.h"
 
 namespace tidetape::server {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "server/auth/token_file.h"
-#include "server/clock.h"
-#include "server/test_certificates.h"
+#include "server/common/clock.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::server {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "server/markup.h"
+#include "server/text/markup.h"
 
 namespace tidetape::server {
 namespace {

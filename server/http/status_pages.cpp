@@ -7,13 +7,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/common/version.h"
 #include "server/http/job_page.h"
 #include "server/http/page.h"
 #include "server/http/reader_check.h"
-#include "server/markup.h"
-#include "server/units.h"
-#include "server/version.h"
-#include "server/words.h"
+#include "server/text/markup.h"
+#include "server/text/units.h"
+#include "server/text/words.h"
 
 namespace tidetape::server {
 namespace {

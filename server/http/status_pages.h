@@ -16,10 +16,10 @@
 
 #include "absl/status/status.h"
 #include "server/auth/authenticator.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
 #include "server/http/http_server.h"
 #include "server/http/job_insights.h"
-#include "server/job.h"
+#include "server/job/job.h"
 
 namespace tidetape::server {
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/escaping.h"
 #include "server/auth/token_file.h"
-#include "server/planned_example.h"
-#include "server/test_certificates.h"
+#include "server/testing/planned_example.h"
+#include "server/testing/test_certificates.h"
 
 namespace tidetape::server {
 namespace {

@@ -12,7 +12,7 @@
 #include <functional>
 #include <vector>
 
-#include "server/job_snapshot.h"
+#include "server/job/job_snapshot.h"
 
 namespace tidetape::server {
 

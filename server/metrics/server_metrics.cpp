@@ -1,7 +1,7 @@
 #include "server/metrics/server_metrics.h"
 
 #include "absl/strings/ascii.h"
-#include "server/version.h"
+#include "server/common/version.h"
 
 namespace tidetape::server {
 namespace {

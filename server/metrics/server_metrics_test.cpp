@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/common/version.h"
 #include "server/metrics/metrics_page.h"
-#include "server/version.h"
 
 namespace tidetape::server {
 namespace {

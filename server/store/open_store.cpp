@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/log.h"
+#include "server/common/log.h"
 #include "server/store/memory_store.h"
 #include "server/store/sqlite_store.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
 #include "server/store/leader_lease.h"
 #include "server/store/store.h"
 #include "server/store/store_observer.h"

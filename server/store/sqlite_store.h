@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/clock.h"
+#include "server/common/clock.h"
 #include "server/store/local_file.h"
 #include "server/store/store.h"
 #include "server/store/store_observer.h"

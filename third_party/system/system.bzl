@@ -1,10 +1,16 @@
 """Debian's C++ libraries as cc_library targets: link options from pkg-config, headers from the compiler's own search path."""
 
-def _unique(items):
+# What the linker keeps on a stack: each of these belongs to one of the others, also where it was said before.
+_PAIRED = ["-Wl,--push-state", "-Wl,--pop-state"]
+
+def _without_repeats(flags):
     seen = {}
-    for item in items:
-        seen[item] = True
-    return seen.keys()
+    kept = []
+    for flag in flags:
+        if flag not in seen or any([flag.startswith(paired) for paired in _PAIRED]):
+            kept.append(flag)
+        seen[flag] = True
+    return kept
 
 def _impl(ctx):
     build = ['package(default_visibility = ["//visibility:public"])']
@@ -16,9 +22,9 @@ def _impl(ctx):
                 fail("pkg-config does not know %s; run `make setup`. It said: %s" % (module, result.stderr))
             flags += [flag for flag in result.stdout.strip().split(" ") if flag]
         if name == "grpc_reflection":
-            # Registered by a static initialiser, so the linker must not drop it.
-            flags = ["-Wl,--no-as-needed", "-lgrpc++_reflection", "-Wl,--as-needed"] + flags
-        build.append("cc_library(name = %r, linkopts = %r)" % (name, _unique(flags)))
+            # Registered by a static initialiser, so the linker must not drop it. What follows is linked as it would be without this.
+            flags = ["-Wl,--push-state,--no-as-needed", "-lgrpc++_reflection", "-Wl,--pop-state"] + flags
+        build.append("cc_library(name = %r, linkopts = %r)" % (name, _without_repeats(flags)))
     ctx.file("BUILD.bazel", "\n".join(build) + "\n")
     ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "agent/link/tt_link.h"
-#include "planner/measurement.h"
-#include "planner/problem.h"
+#include "planner/job/measurement.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::link {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/measurement.h"
-#include "planner/problem.h"
+#include "planner/job/measurement.h"
+#include "planner/model/problem.h"
 
 namespace tidetape::link {
 
