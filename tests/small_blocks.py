@@ -82,6 +82,15 @@ def require_as_plain(attach, way: str, build: Callable[[], nn.Module], program=b
     return Trained(session.stats(), session.passed_through())
 
 
+def comparison(attach, way: str):
+    """compare(body): require_as_plain of a model whose blocks have this forward, or of what `build` makes."""
+
+    def compare(body, program=backward, managed=True, build=None):
+        return require_as_plain(attach, way, build or (lambda: stack(body)), program, managed)
+
+    return compare
+
+
 def _train(model, program, session=None, planned=False) -> History:
     torch.manual_seed(3)
     history = History()

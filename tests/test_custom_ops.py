@@ -9,17 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch.utils.cpp_extension import include_paths, library_paths
 
-from tests.small_blocks import ROWS, WAYS, WIDTH, backward, hidden, require_as_plain, stack
+from tests.small_blocks import ROWS, WAYS, WIDTH, backward, comparison, hidden, require_as_plain, stack
 
 
 @pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly."""
-
-    def compare(body, program=backward):
-        return require_as_plain(attach, request.param, lambda: stack(body), program)
-
-    return compare
+    return comparison(attach, request.param)
 
 
 def _library(*ops, name=None):

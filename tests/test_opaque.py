@@ -8,26 +8,19 @@ import torch
 import torch.nn.functional as F
 
 from tests.processes import run_program
-from tests.small_blocks import AUDITED, WAYS, backward, require_as_plain, stack, ways
+from tests.small_blocks import AUDITED, WAYS, comparison, require_as_plain, stack, ways
 
 
 @pytest.fixture(params=WAYS)
 def same(request, attach):
     """same(body): blocks with this forward train as they do plainly."""
-    return _comparison(attach, request.param)
+    return comparison(attach, request.param)
 
 
 @pytest.fixture(params=AUDITED)
 def audited_same(request, attach):
     """The same, where only the audit finds what happens."""
-    return _comparison(attach, request.param)
-
-
-def _comparison(attach, way):
-    def compare(body, program=backward, managed=True):
-        return require_as_plain(attach, way, lambda: stack(body), program, managed)
-
-    return compare
+    return comparison(attach, request.param)
 
 
 # --- custom autograd.Functions -------------------------------------------------------------------------------------------------
