@@ -31,7 +31,7 @@ def test_jobs_are_a_frame_with_numbers(client):
 def test_ranks_carry_their_newest_report(client):
     ranks = client.ranks("pretrain-70b").frame()
     assert list(ranks["rank"]) == list(range(8))
-    # As server/fake_jobs.cpp sends it: 130 MiB more on each rank.
+    # As server/testing/fake_jobs.cpp sends it: 130 MiB more on each rank.
     assert list(ranks["step_peak_bytes"] - ranks["step_peak_bytes"][0]) == [130 * rank * MIB for rank in range(8)]
 
 

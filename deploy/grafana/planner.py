@@ -129,15 +129,20 @@ def build() -> Dashboard:
         result.with_panel(panel)
     result.with_row(Row("Planning"))
     for panel in (
-        graph("Time to plan", "Computing one plan of a step", SECONDS, *_quantiles("planning_seconds"), span=THIRD),
+        graph("Time to plan", "Computing one plan of a step", SECONDS, *_quantiles("planning_seconds")),
         graph(
             "Plans",
             "Plans computed, and plans that could not be",
             PER_SECOND,
             Series(_rate("planning_seconds_count", "instance"), "{{instance}}"),
             Series(_rate("planning_failures_total", "instance"), "{{instance}} failed"),
-            span=THIRD,
             alerts=["TidetapePlanningFails"],
+        ),
+        graph(
+            "Why plans were made",
+            "Plans that were committed in the last minutes, by cause",
+            COUNT,
+            Series(f"sum by (cause) (increase(tidetape_server_plans_committed_total{_HERE}[$__rate_interval]))", "{{cause}}"),
         ),
         graph(
             "Queues",
@@ -145,7 +150,6 @@ def build() -> Dashboard:
             COUNT,
             Series(f"sum by (queue) (tidetape_server_queue_tasks{_HERE})", "{{queue}} waiting"),
             Series(_rate("tasks_refused_total", "queue"), "{{queue}} refused"),
-            span=THIRD,
             alerts=["TidetapeTasksRefused"],
         ),
     ):
