@@ -263,9 +263,7 @@ std::vector<Way> BestMovingWays(const PlanningProblem& problem, const Enumeratio
     for (int32_t s : saved) {
       if (!tape.storages[s].held_anyway && tape.storages[s].bytes > 0) movable.push_back(tape.storages[s].bytes);
     }
-    for (const Storage& storage : tape.storages) {
-      if (storage.held_by_block) movable.push_back(storage.bytes);
-    }
+    for (int32_t s : block.held_inputs) movable.push_back(tape.storages[s].bytes);
     for (uint32_t set = 0; set < 1u << movable.size(); ++set) {
       int64_t moved = 0;
       for (size_t i = 0; i < movable.size(); ++i) moved += set >> i & 1 ? movable[i] : 0;
@@ -303,7 +301,7 @@ void ExpectTrue(const PlanningProblem& problem, const StepPlan& plan) {
     for (int32_t s : block.moved) {
       bytes += tape.storages[s].bytes;
       if (tape.storages[s].kind == StorageKind::kBlockInput) {
-        EXPECT_TRUE(tape.storages[s].held_by_block);
+        EXPECT_EQ(std::count(problem.blocks[b].held_inputs.begin(), problem.blocks[b].held_inputs.end(), s), 1);
         saved.back() -= tape.storages[s].bytes;
       } else {
         EXPECT_FALSE(tape.storages[s].held_anyway);
@@ -328,9 +326,11 @@ void ExpectTrue(const PlanningProblem& problem, const StepPlan& plan) {
 
 // Some inputs are the block's alone, the host has some room, and its way costs about what replay does.
 void AddHost(PlanningProblem& problem, std::mt19937_64& random) {
-  for (BlockTape& tape : problem.tapes) {
-    for (Storage& storage : tape.storages) {
-      storage.held_by_block = storage.kind == StorageKind::kBlockInput && storage.bytes > 0 && random() % 3 == 0;
+  for (BlockInstance& block : problem.blocks) {
+    const std::vector<Storage>& storages = problem.tapes[block.tape].storages;
+    for (size_t s = 0; s < storages.size(); ++s) {
+      const bool may_be_held = storages[s].kind == StorageKind::kBlockInput && storages[s].bytes > 0;
+      if (may_be_held && random() % 3 == 0) block.held_inputs.push_back(static_cast<int32_t>(s));
     }
   }
   problem.host_bytes_limit = 1 + static_cast<int64_t>(random() % 60);

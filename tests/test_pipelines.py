@@ -1,10 +1,12 @@
 """Pipeline stages: several micro-batches are alive, and their backwards come in another order or in parts."""
 
+import time
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.small_blocks import WAYS, require_as_plain, stack
+from tests.small_blocks import WAYS, WIDTH, require_as_plain, stack
 
 
 @pytest.fixture(params=WAYS)
@@ -93,3 +95,44 @@ def test_gradients_of_inputs_and_of_weights_run_apart(same):
                 weight.grad = gradient if weight.grad is None else weight.grad + gradient
 
     same(_body, program)
+
+
+def test_a_plan_is_made_for_the_order_in_which_micro_batches_run(attach):
+    """What it predicts is measured, and holds the limit: more is alive than where all blocks run forward and then backward."""
+    model = stack(lambda block, x: block.linear(x).tanh().exp() * x.sin())
+    session = attach(model, blocks="blocks.*", memory_limit="min", planner="local")
+
+    def peak_of_a_step():
+        x = torch.randn(4096, WIDTH, generator=torch.Generator().manual_seed(1))
+        with session.step():
+            pipeline = Pipeline(model, x)
+            for scale in (1.0, 0.5, 2.0):
+                pipeline.forward(scale)
+            for scale in (-1.0, 0.25, 3.0):
+                pipeline.backward()
+                pipeline.forward(scale)
+            while pipeline.alive:
+                pipeline.backward()
+            del pipeline
+        model.zero_grad()
+        return session.stats()["step_peak_bytes"]
+
+    def require_predicted(generation):
+        deadline = time.monotonic() + 60
+        while session.plan.generation < generation:
+            peak_of_a_step()
+            time.sleep(0.01)  # the planner is a thread
+            assert time.monotonic() < deadline, "no plan"
+        plan = session.plan
+        peaks = [peak_of_a_step() for _ in range(4)]
+        assert session.passed_through() == {}
+        assert 0.99 * plan.step_peak_bytes <= max(peaks) <= plan.step_peak_bytes
+        return plan
+
+    least = require_predicted(1)
+    limit = least.step_peak_bytes + 5 * 4096 * WIDTH * 4
+    session.set_memory_limit(limit)
+    plan = require_predicted(2)
+    assert plan.step_peak_bytes <= limit
+    assert plan.saved_bytes > least.saved_bytes
+    assert plan.replay_seconds < least.replay_seconds

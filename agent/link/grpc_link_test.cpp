@@ -107,7 +107,11 @@ TEST_F(GrpcLinkTest, TapesReportsAndPlansTravel) {
   const std::string bytes = planner::ToProto(large).SerializeAsString();
   ASSERT_GT(bytes.size(), size_t{4} << 20);
   ASSERT_EQ(PutTape(large), TT_LINK_OK);
-  const planner::MemoryProfile profile = SmallProfile({1}, 100);
+  planner::MemoryProfile profile = SmallProfile({1}, 100);
+  profile.host_bytes_limit = 1000;
+  profile.host_bytes_per_second = 2.5;
+  profile.blocks[0].held_inputs = {~uint64_t{0}, 7};
+  profile.schedule = {{planner::Phase::kForward, 0}, {planner::Phase::kHead}, {planner::Phase::kBackward, 0}};
   ASSERT_EQ(Report(17, &profile), TT_LINK_OK);
 
   v1::ConnectRequest found;
@@ -116,6 +120,13 @@ TEST_F(GrpcLinkTest, TapesReportsAndPlansTravel) {
   EXPECT_EQ(found.step_report().profile().blocks(0).structure_hash(), 1u);
   EXPECT_EQ(found.step_report().profile().blocks(0).instance().name(), "layers.0");
   EXPECT_EQ(found.step_report().profile().head_peak_bytes(), 100);
+  EXPECT_EQ(found.step_report().profile().host_bytes_limit(), 1000);
+  EXPECT_EQ(found.step_report().profile().host_bytes_per_second(), 2.5);
+  EXPECT_THAT(found.step_report().profile().blocks(0).held_inputs(), testing::ElementsAre(~uint64_t{0}, 7));
+  ASSERT_EQ(found.step_report().profile().schedule_size(), 3);
+  EXPECT_EQ(found.step_report().profile().schedule(0).phase(), v1::ScheduledPart::PHASE_FORWARD);
+  EXPECT_EQ(found.step_report().profile().schedule(1).phase(), v1::ScheduledPart::PHASE_HEAD);
+  EXPECT_EQ(found.step_report().profile().schedule(2).phase(), v1::ScheduledPart::PHASE_BACKWARD);
   EXPECT_EQ(server_->tape(1), bytes);  // before the report that names it
   const Requests requests = server_->requests();
   EXPECT_TRUE(requests.front().has_hello());

@@ -53,10 +53,14 @@ v1::StepReport ReportToMessage(const StepReport& from) {
     profile->set_early(from.profile->early);
     profile->set_head_peak_bytes(from.profile->head_peak_bytes);
     profile->set_optimizer_peak_bytes(from.profile->optimizer_peak_bytes);
+    profile->set_host_bytes_limit(from.profile->host_bytes_limit);
+    profile->set_host_bytes_per_second(from.profile->host_bytes_per_second);
+    for (const planner::ScheduledPart& part : from.profile->schedule) *profile->add_schedule() = planner::ToProto(part);
     for (const planner::ProfiledBlock& block : from.profile->blocks) {
       v1::ProfiledBlock* to = profile->add_blocks();
       to->set_structure_hash(block.structure_hash);
       *to->mutable_instance() = planner::ToProto(block.instance);
+      Fill(block.held_inputs, to->mutable_held_inputs());
     }
   }
   for (const planner::TapeCosts& costs : from.costs) {
@@ -89,6 +93,8 @@ absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan&
   numbers.step_peak_bytes = from.step_peak_bytes();
   numbers.replay_seconds = from.replay_seconds();
   numbers.saved_bytes = from.saved_bytes();
+  numbers.moved_bytes = from.moved_bytes();
+  numbers.move_seconds = from.move_seconds();
   numbers.lower_bound_seconds = from.lower_bound_seconds();
   numbers.gap_ratio = from.gap_ratio();
   numbers.least_peak_bytes = from.least_peak_bytes();
@@ -126,6 +132,9 @@ absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan&
     to.own_peak_bytes = block.own_peak_bytes();
     to.num_saved = block.saved_size();
     to.num_replayed = block.replayed_size();
+    to.num_moved = block.moved_size();
+    to.moved_bytes = block.moved_bytes();
+    to.moved_input_bytes = block.moved_input_bytes();
     std::vector<tt_site_action> sites;
     sites.reserve(block.sites_size());
     for (const v1::SiteAction& site : block.sites()) {

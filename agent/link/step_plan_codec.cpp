@@ -15,6 +15,8 @@ std::shared_ptr<const OwnedPlan> MakeOwnedPlan(const planner::PlanningProblem& p
   numbers.step_peak_bytes = plan.step_peak_bytes;
   numbers.replay_seconds = plan.replay_seconds;
   numbers.saved_bytes = plan.saved_bytes;
+  numbers.moved_bytes = plan.moved_bytes;
+  numbers.move_seconds = plan.move_seconds;
   numbers.lower_bound_seconds = plan.lower_bound_seconds;
   numbers.gap_ratio = plan.gap_ratio;
   numbers.least_peak_bytes = plan.least_peak_bytes;
@@ -38,6 +40,9 @@ std::shared_ptr<const OwnedPlan> MakeOwnedPlan(const planner::PlanningProblem& p
     block.own_peak_bytes = from.own_peak_bytes;
     block.num_saved = static_cast<int32_t>(from.saved.size());
     block.num_replayed = static_cast<int32_t>(from.replayed.size());
+    block.num_moved = static_cast<int32_t>(from.moved.size());
+    block.moved_bytes = from.moved_bytes;
+    block.moved_input_bytes = from.moved_input_bytes;
     std::vector<tt_site_action> sites;
     sites.reserve(named[k].sites.size());
     for (const planner::SiteAction& action : named[k].sites) {

@@ -120,6 +120,12 @@ planner::Op DecodeOp(const tt_op& from, size_t i, Checker& check) {
   return op;
 }
 
+planner::ScheduledPart DecodePart(int32_t part) {
+  if (part == 0) return {.phase = planner::Phase::kHead};
+  return part > 0 ? planner::ScheduledPart{planner::Phase::kForward, part - 1}
+                  : planner::ScheduledPart{planner::Phase::kBackward, -(part + 1)};
+}
+
 planner::ProfiledBlock DecodeProfiledBlock(const tt_profiled_block& from, size_t i, Checker& check) {
   planner::ProfiledBlock block;
   block.structure_hash = from.structure_hash;
@@ -138,6 +144,9 @@ planner::ProfiledBlock DecodeProfiledBlock(const tt_profiled_block& from, size_t
   }
   if (from.start_live_bytes != nullptr) {
     instance.start_live_bytes = ByteList(from.start_live_bytes, from.num_events, check, "blocks[", i, "].start_live_bytes");
+  }
+  if (check.List(from.held_inputs, from.num_held_inputs, "blocks[", i, "].held_inputs")) {
+    block.held_inputs.assign(from.held_inputs, from.held_inputs + from.num_held_inputs);
   }
   return block;
 }
@@ -290,6 +299,13 @@ absl::StatusOr<StepReport> DecodeReport(const tt_step_report& from) {
     check.Bytes(from.optimizer_peak_bytes, "optimizer_peak_bytes");
     profile.head_peak_bytes = from.head_peak_bytes;
     profile.optimizer_peak_bytes = from.optimizer_peak_bytes;
+    check.Bytes(from.host_bytes_limit, "host_bytes_limit");
+    check.Seconds(from.host_bytes_per_second, "host_bytes_per_second");
+    profile.host_bytes_limit = from.host_bytes_limit;
+    profile.host_bytes_per_second = from.host_bytes_per_second;
+    if (check.List(from.schedule, from.num_schedule, "schedule")) {
+      for (size_t i = 0; i < from.num_schedule; ++i) profile.schedule.push_back(DecodePart(from.schedule[i]));
+    }
     check.Require(from.num_blocks > 0, "a profile has at least one block");
     if (check.List(from.blocks, from.num_blocks, "blocks")) {
       profile.blocks.reserve(from.num_blocks);

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Grows when a struct or a function changes; tt_link_abi_version() must return it.
-#define TT_LINK_ABI_VERSION 3
+#define TT_LINK_ABI_VERSION 4
 
 typedef struct tt_link tt_link;
 
@@ -115,6 +115,8 @@ typedef struct {
   const int64_t* gradient_live_bytes;
   const int64_t* start_live_bytes;
   size_t num_events;
+  const uint64_t* held_inputs;  // sites
+  size_t num_held_inputs;
 } tt_profiled_block;
 
 // tidetape.v1.TapeCosts
@@ -181,6 +183,12 @@ typedef struct {
   size_t num_blocks;
   int64_t head_peak_bytes;
   int64_t optimizer_peak_bytes;
+  int64_t host_bytes_limit;
+  double host_bytes_per_second;
+  // The parts of the step in order of time: i + 1 where blocks[i] runs forward, -(i + 1) where it runs backward, 0 for a head; none
+  // where all run forward and then backward in the opposite order.
+  const int32_t* schedule;
+  size_t num_schedule;
   const tt_tape_costs* costs;
   size_t num_costs;
   const int64_t* live_bytes;
@@ -208,6 +216,9 @@ typedef struct {
   int64_t own_peak_bytes;
   int32_t num_saved;
   int32_t num_replayed;
+  int32_t num_moved;
+  int64_t moved_bytes;
+  int64_t moved_input_bytes;  // of them, those of block inputs
 } tt_block_plan;
 
 typedef enum { TT_GATHER_RECURSIVE_DOUBLING = 1, TT_GATHER_RING = 2 } tt_gather_algorithm;
@@ -233,6 +244,8 @@ typedef struct {
   int64_t step_peak_bytes;
   double replay_seconds;
   int64_t saved_bytes;
+  int64_t moved_bytes;
+  double move_seconds;
   double lower_bound_seconds;
   double gap_ratio;
   int64_t least_peak_bytes;

@@ -39,6 +39,7 @@ void StepProfile::ForwardBegins(int32_t position) {
   if (!profiling()) return;
   const std::lock_guard lock(mutex_);
   Slot& slot = At(position);
+  order_.push_back(position);
   Switch(&slot.profile.forward_peak_bytes);
   slot.profile.forward_peak_bytes = std::max(slot.profile.forward_peak_bytes, std::exchange(between_, 0));
   live_.push_back(meter::LiveBytes());
@@ -47,8 +48,14 @@ void StepProfile::ForwardBegins(int32_t position) {
 void StepProfile::ForwardEnds() {
   if (!profiling()) return;
   const std::lock_guard lock(mutex_);
-  Switch(&between_);
+  Switch(&scratch_);
   live_.push_back(meter::LiveBytes());
+}
+
+void StepProfile::MovesEnd() {
+  if (!profiling()) return;
+  const std::lock_guard lock(mutex_);
+  Switch(&between_);
 }
 
 void StepProfile::Reads(int32_t position, bool first, uint64_t site) {
@@ -56,6 +63,7 @@ void StepProfile::Reads(int32_t position, bool first, uint64_t site) {
   const std::lock_guard lock(mutex_);
   Slot& slot = At(position);
   if (first) {
+    order_.push_back(~position);
     // The marks of a former execution may still be the sink: end its interval before they go.
     Switch(&outside_);
     head_ = std::max(head_, std::exchange(between_, 0));
@@ -132,6 +140,7 @@ StepMemory StepProfile::FinishStep(bool profile_next) {
   memory.head_peak_bytes = std::exchange(head_, 0);
   memory.outside_peak_bytes = std::exchange(outside_, 0);
   memory.live_bytes = std::exchange(live_, {});
+  memory.order = std::exchange(order_, {});
   for (Slot& slot : slots_) {
     Merge(slot);
     memory.instances.push_back(std::move(slot.profile));

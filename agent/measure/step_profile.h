@@ -38,6 +38,8 @@ struct StepMemory {
   int64_t outside_peak_bytes = 0;
   std::vector<InstanceProfile> instances;  // empty where the step was not profiled
   std::vector<int64_t> live_bytes;         // at the ends of the intervals between blocks, everything counted
+  // What began, in order of time: a forward as its position p, a backward as ~p. Empty where the step was not profiled.
+  std::vector<int32_t> order;
 };
 
 // Thread-safe; every call but AddPlanned takes a lock.
@@ -51,6 +53,8 @@ class StepProfile {
 
   void ForwardBegins(int32_t position);
   void ForwardEnds();
+  // What the block moves to host memory has left: until then planned bytes change, and the peak counts for no interval.
+  void MovesEnd();
 
   // `first`: the backward of this execution begins. The value at `site` is about to be read; a replay may follow.
   void Reads(int32_t position, bool first, uint64_t site);
@@ -93,10 +97,11 @@ class StepProfile {
   int64_t outside_ = 0;
   int64_t between_ = 0;  // since the last block's forward: the next block's, or the head's
   int64_t head_ = 0;
-  int64_t scratch_ = 0;  // intervals in which planned bytes change: replays and releases
+  int64_t scratch_ = 0;  // intervals in which planned bytes change: moves, replays and releases
   int64_t* sink_ = &outside_;
   std::deque<Slot> slots_;
   std::vector<int64_t> live_;
+  std::vector<int32_t> order_;
 };
 
 }  // namespace tidetape::agent

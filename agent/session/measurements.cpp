@@ -32,16 +32,19 @@ void Measurements::AddTape(const Tape& tape) {
   varying_ |= larger;
 }
 
-void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::string>& names) {
+void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::string>& names, const HeldInputs& held) {
   if (profiles_++ > 0 && news_) varying_ = true;
   news_ = false;
   head_peak_bytes_ = std::max(head_peak_bytes_, memory.head_peak_bytes);
   outside_peak_bytes_ = std::max(outside_peak_bytes_, memory.outside_peak_bytes);
   instances_.resize(std::min(memory.instances.size(), names.size()));
+  schedule_ = ScheduleOf(memory.order, instances_.size());
   for (size_t i = 0; i < instances_.size(); ++i) {
     Instance& instance = instances_[i];
     const InstanceProfile& seen = memory.instances[i];
-    if (instance.name != names[i]) instance = {names[i], 0, {}};
+    const std::vector<Site> inputs = held.At(static_cast<int32_t>(i));
+    if (instance.name != names[i]) instance = {names[i], 0, {}, inputs};
+    instance.held_inputs = HeldInputs::Common(instance.held_inputs, inputs);
     if (!seen.complete) continue;
     instance.forward_peak_bytes = std::max(instance.forward_peak_bytes, seen.forward_peak_bytes);
     spread_bytes_ = std::max(spread_bytes_, instance.marks.Add(seen.marks));
@@ -70,6 +73,7 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
   report.complete = !instances_.empty();
   report.head_peak_bytes = head_peak_bytes_ + margin;
   report.outside_peak_bytes = outside_peak_bytes_ + margin;
+  report.schedule = schedule_;
   std::vector<MergedTape*> tapes;
   for (const Instance& instance : instances_) {
     const auto found = tape_of_block_.find(instance.name);
@@ -104,6 +108,9 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
     block.num_events = report.bytes.back().size();
     report.bytes.push_back(std::move(starts));
     block.start_live_bytes = report.bytes.back().data();
+    report.held_inputs.push_back(instance.held_inputs);
+    block.held_inputs = report.held_inputs.back().data();
+    block.num_held_inputs = report.held_inputs.back().size();
     report.blocks.push_back(block);
   }
   for (const MergedTape* tape : tapes) {

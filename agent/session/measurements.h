@@ -11,9 +11,11 @@
 
 #include "agent/link/tt_link.h"
 #include "agent/measure/step_profile.h"
+#include "agent/session/held_inputs.h"
 #include "agent/session/link_client.h"
 #include "agent/session/mark_sequence.h"
 #include "agent/session/merged_tape.h"
+#include "agent/session/schedule.h"
 #include "agent/tape/tape.h"
 
 namespace tidetape::agent {
@@ -27,6 +29,8 @@ struct ProfileReport {
   int64_t outside_peak_bytes = 0;
   std::vector<tt_tape_costs> costs;
   std::vector<std::vector<int64_t>> bytes;
+  std::vector<std::vector<Site>> held_inputs;
+  std::vector<int32_t> schedule;
   std::vector<std::vector<double>> seconds;
 };
 
@@ -36,8 +40,8 @@ class Measurements {
   // A recording whose replay was timed; its backward is over.
   void AddTape(const Tape& tape);
 
-  // Memory of a steady step; `names` of its block executions in order.
-  void AddProfile(const StepMemory& memory, const std::vector<std::string>& names);
+  // Memory of a steady step; `names` of its block executions in order, `held` the inputs that they held alone.
+  void AddProfile(const StepMemory& memory, const std::vector<std::string>& names, const HeldInputs& held);
 
   // Enough steady steps were seen to plan by. Before, a report is an early one: it can confirm what an earlier run measured.
   bool ready() const;
@@ -61,6 +65,7 @@ class Measurements {
     std::string name;
     int64_t forward_peak_bytes = 0;
     MarkSequence marks;
+    std::vector<Site> held_inputs;  // in every step; ascending
   };
 
   // Of all executions of the tape's blocks.
@@ -70,6 +75,7 @@ class Measurements {
   // By the structure of a block's first recording: equal blocks share a tape.
   std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
   std::vector<Instance> instances_;
+  std::vector<int32_t> schedule_;  // of the newest profile
   int32_t profiles_ = 0;
   bool sent_early_ = false;  // tapes of few steps, to be looked at again
   bool news_ = false;

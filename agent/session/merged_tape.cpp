@@ -66,6 +66,11 @@ const char* FateOf(const SiteInfo& storage, const BlockActions* actions) {
   return "replayed by default";
 }
 
+void PrintStorage(size_t number, const SiteInfo& storage, const char* fate, std::ostream& text) {
+  text << "%" << number << " site " << std::hex << storage.site << std::dec << ", " << storage.label << ", " << storage.bytes
+       << " B: " << fate << "\n";
+}
+
 template <class Item>
 std::vector<uint64_t> KeysOf(const std::vector<Item>& items) {
   std::vector<uint64_t> keys;
@@ -319,17 +324,18 @@ void MergedTape::EventBytes(const MarkSequence& marks, int64_t base_bytes, std::
 std::string MergedTape::ToText(const std::string& block, const BlockActions* actions) const {
   std::ostringstream text;
   text << "block " << block << ", structure " << std::hex << Hash() << std::dec << ", " << ops_.size() << " ops\n";
+  for (size_t s = 0; s < storages_.size(); ++s) {
+    const SiteInfo& storage = storages_[s];
+    if (storage.kind != StorageKind::kBlockInput || actions == nullptr || actions->move.count(storage.site) == 0) continue;
+    PrintStorage(s, storage, "moved to host memory by the plan", text << "  ");
+  }
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     text << "  " << i << " " << op.name << (op.replayable ? "" : " (never replayed)") << " reads";
     for (const int32_t s : op.reads) text << " %" << s;
     if (const double seconds = MedianSeconds(op); seconds >= 0) text << ", " << seconds * 1e6 << " us";
     text << "\n";
-    for (const int32_t s : op.writes) {
-      const SiteInfo& storage = storages_[s];
-      text << "      %" << s << " site " << std::hex << storage.site << std::dec << ", " << storage.label << ", " << storage.bytes
-           << " B: " << FateOf(storage, actions) << "\n";
-    }
+    for (const int32_t s : op.writes) PrintStorage(s, storages_[s], FateOf(storages_[s], actions), text << "      ");
   }
   return text.str();
 }

@@ -137,6 +137,8 @@ py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
   out["step_peak_bytes"] = plan->step_peak_bytes;
   out["replay_seconds"] = plan->replay_seconds;
   out["saved_bytes"] = plan->saved_bytes;
+  out["moved_bytes"] = plan->moved_bytes;
+  out["move_seconds"] = plan->move_seconds;
   out["lower_bound_seconds"] = plan->lower_bound_seconds;
   out["gap_ratio"] = plan->gap_ratio;
   out["feasible"] = plan->feasible;
@@ -164,7 +166,9 @@ py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
     entry["name"] = block.name;
     entry["saved"] = block.num_saved;
     entry["replayed"] = block.num_replayed;
+    entry["moved"] = block.num_moved;
     entry["saved_bytes"] = block.saved_bytes;
+    entry["moved_bytes"] = block.moved_bytes;
     entry["replay_seconds"] = block.replay_seconds;
     entry["own_peak_bytes"] = block.own_peak_bytes;
     blocks.append(entry);
@@ -300,6 +304,8 @@ PYBIND11_MODULE(_C, m) {
       .def("activate", &Session::Activate, py::arg("generation"))
       .def("plan", [](Session& session) { return ToDict(session.plan()); })
       .def("set_memory_limit", &Session::SetMemoryLimit, py::arg("bytes"))
+      .def("set_host_limit", &Session::SetHostLimit, py::arg("bytes"))
+      .def("host_bytes_per_second", &Session::host_bytes_per_second)
       .def(
           "impose",
           [](Session& session, const HandMadePlan& plan, bool save_by_default) {

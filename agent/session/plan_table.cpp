@@ -13,6 +13,8 @@ HeldPlan::HeldPlan(const tt_plan& plan)
       step_peak_bytes(plan.step_peak_bytes),
       replay_seconds(plan.replay_seconds),
       saved_bytes(plan.saved_bytes),
+      moved_bytes(plan.moved_bytes),
+      move_seconds(plan.move_seconds),
       lower_bound_seconds(plan.lower_bound_seconds),
       gap_ratio(plan.gap_ratio),
       least_peak_bytes(plan.least_peak_bytes),
@@ -34,11 +36,14 @@ HeldPlan::HeldPlan(const tt_plan& plan)
                                        : block.actions.replay)
           .insert(site.site);
     }
-    block.saved_bytes = block.actions.saved_bytes = given.saved_bytes;
+    block.saved_bytes = given.saved_bytes;
+    block.moved_bytes = given.moved_bytes;
+    block.actions.forward_bytes = given.saved_bytes + given.moved_bytes - given.moved_input_bytes;
     block.replay_seconds = given.replay_seconds;
     block.own_peak_bytes = given.own_peak_bytes;
     block.num_saved = given.num_saved;
     block.num_replayed = given.num_replayed;
+    block.num_moved = given.num_moved;
     by_name_.try_emplace(block.name, blocks.size());
     blocks.push_back(std::move(block));
   }

@@ -23,6 +23,8 @@ struct PlannedBlock {
   int64_t own_peak_bytes = 0;
   int32_t num_saved = 0;
   int32_t num_replayed = 0;
+  int32_t num_moved = 0;
+  int64_t moved_bytes = 0;  // to host memory, inputs included
 };
 
 // A plan of its own memory, unlike tt_plan.
@@ -38,6 +40,8 @@ struct HeldPlan {
   int64_t step_peak_bytes = 0;
   double replay_seconds = 0;
   int64_t saved_bytes = 0;
+  int64_t moved_bytes = 0;
+  double move_seconds = 0;
   double lower_bound_seconds = 0;
   double gap_ratio = 0;
   int64_t least_peak_bytes = 0;

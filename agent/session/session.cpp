@@ -37,6 +37,7 @@ constexpr size_t kCandidates = 8;
 
 Session::Session(int64_t memory_limit_bytes) : memory_limit_bytes_(memory_limit_bytes), step_start_(Clock::now()) {
   keep_all_.save_by_default = true;
+  LimitHostBytes(INT64_MAX);  // for plans made by hand
   StepProfile::Get().FinishStep(/*profile_next=*/true);
 }
 
@@ -59,7 +60,7 @@ const BlockActions* Session::ActionsFor(int32_t position, const Block& block) {
   const BlockActions* actions = plan_->Find(position, block.name());
   if (actions == nullptr || plan_->memory_limit_bytes <= 0 || !plan_->feasible) return actions;
   // The block's own decision: rather replay all of it than go past the limit.
-  if (meter::LiveBytes() + actions->saved_bytes > plan_->memory_limit_bytes) {
+  if (meter::LiveBytes() + actions->forward_bytes > plan_->memory_limit_bytes) {
     ++passed_through_["saved nothing: the block was about to overrun the limit"];
     return nullptr;
   }
@@ -79,12 +80,15 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
     const std::lock_guard lock(mutex_);
     running_.saved_bytes = 0;
   }
+  // Between the last block of a forward pass and the first one of the next lies the head: too late to say what the block held.
+  if (number == first_block_) before_.reset();
   const int32_t position = position_++;
   names_.push_back(block->name());
   auto tape = c10::make_intrusive<Tape>(block, position, shared_from_this());
   StepProfile& profile = StepProfile::Get();
   tape->measured_costs = profile.profiling();
   profile.ForwardBegins(position);
+  NoteHeldInputs();
   const BlockActions* actions = ActionsFor(position, *block);
   Recorder& recorder = Recorder::OfThisThread();
   recorder.set_auditing(AuditNext(*block, actions));
@@ -92,6 +96,12 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   SetWatchingWrites(false);
   SetIntercepting(true);
   return true;
+}
+
+void Session::NoteHeldInputs() {
+  const TapePtr before = before_ ? before_->lock() : TapePtr();
+  if (before) held_inputs_.Add(before->position, before->FindHeldInputs());
+  before_.reset();
 }
 
 bool Session::AuditNext(Block& block, const BlockActions* actions) {
@@ -136,6 +146,9 @@ void Session::EndBlock() {
   const TapePtr tape = recorder.End();
   NoteAudit(*tape, recorder.auditing());
   StepProfile::Get().ForwardEnds();
+  tape->MovePlanned();
+  StepProfile::Get().MovesEnd();
+  if (host_limit_bytes_ > 0) before_ = c10::weak_intrusive_ptr<Tape>(tape);
   ++open_tapes_;
   {
     const std::lock_guard lock(mutex_);
@@ -234,9 +247,10 @@ StepStats Session::FinishStep(double agent_seconds) {
   {
     const std::lock_guard lock(mutex_);
     recorded_.clear();
-    if (report_profile) measurements_.AddProfile(memory, names_);
+    if (report_profile) measurements_.AddProfile(memory, names_, held_inputs_);
     Report(stats, report_profile && WorthReporting(stats));
   }
+  held_inputs_ = {};
   position_ = 0;
   optimizer_steps_before_ = optimizer_steps_.load(std::memory_order_relaxed);
   TakeCandidate();
@@ -271,6 +285,10 @@ void Session::Report(const StepStats& stats, bool profiled) {
     report.num_blocks = profile.blocks.size();
     report.head_peak_bytes = profile.head_peak_bytes;
     report.optimizer_peak_bytes = profile.outside_peak_bytes;
+    report.schedule = profile.schedule.data();
+    report.num_schedule = profile.schedule.size();
+    report.host_bytes_limit = host_limit_bytes_;
+    report.host_bytes_per_second = host_bytes_per_second_;
     report.costs = profile.costs.data();
     report.num_costs = profile.costs.size();
   }
@@ -325,6 +343,13 @@ std::shared_ptr<const HeldPlan> Session::plan() const {
 void Session::SetMemoryLimit(int64_t bytes) {
   memory_limit_bytes_ = bytes;
   if (link_ != nullptr) library_->set_memory_limit(link_, bytes);
+}
+
+void Session::SetHostLimit(int64_t bytes) {
+  host_bytes_per_second_ = MeasureHostBandwidth();
+  host_limit_bytes_ = host_bytes_per_second_ > 0 ? bytes : 0;
+  LimitHostBytes(bytes);
+  StepProfile::Get().FinishStep(/*profile_next=*/true);  // the measurement is no part of the first step
 }
 
 void Session::Connect(const LinkOptions& options) {

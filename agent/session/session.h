@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/session/collective_figures.h"
+#include "agent/session/held_inputs.h"
 #include "agent/session/link_client.h"
 #include "agent/session/measurements.h"
 #include "agent/session/plan_table.h"
@@ -104,6 +105,10 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   void SetMemoryLimit(int64_t bytes);
   int64_t memory_limit_bytes() const { return memory_limit_bytes_; }
 
+  // Gives the planner so much host memory for values that are moved, and measures the way there; without this there is none.
+  void SetHostLimit(int64_t bytes);
+  double host_bytes_per_second() const { return host_bytes_per_second_; }
+
   // Puts a plan made by hand in force, from the next block on.
   void Impose(std::shared_ptr<const HeldPlan> plan);
 
@@ -123,6 +128,7 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   bool PassThrough(const char* reason);
   const BlockActions* ActionsFor(int32_t position, const Block& block);
   bool AuditNext(Block& block, const BlockActions* actions);
+  void NoteHeldInputs();
   void NoteAudit(const Tape& tape, bool audited);
   void NoteDemotions(const Tape& tape);
   void Report(const StepStats& stats, bool profiled);
@@ -133,6 +139,8 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
 
   std::vector<std::shared_ptr<Block>> blocks_;
   int64_t memory_limit_bytes_;
+  int64_t host_limit_bytes_ = 0;
+  double host_bytes_per_second_ = 0;
   bool reports_early_ = false;  // the planner may know earlier runs
   BlockActions keep_all_;       // for memory_limit_bytes -1, without any plan
 
@@ -143,7 +151,9 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   int32_t first_block_ = -1;
   bool intercepting_before_pause_ = false;
   bool watching_before_pause_ = false;
-  std::vector<std::string> names_;  // of the executions of the step
+  std::vector<std::string> names_;                       // of the executions of the step
+  HeldInputs held_inputs_;                               // of this step
+  std::optional<c10::weak_intrusive_ptr<Tape>> before_;  // the last one recorded in this forward pass
   std::chrono::steady_clock::time_point step_start_;
   std::atomic<int64_t> optimizer_steps_{0};
   int64_t optimizer_steps_before_ = 0;  // at the start of this step

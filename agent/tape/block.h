@@ -19,9 +19,9 @@ namespace tidetape::agent {
 struct BlockActions {
   bool save_by_default = false;     // for values that autograd packs and that are not named
   std::unordered_set<Site> save;    // kept from the moment they are made
-  std::unordered_set<Site> move;    // the same, then moved to host memory at the end of the block's forward
+  std::unordered_set<Site> move;    // the same, then moved to host memory at the end of the block's forward; inputs, too
   std::unordered_set<Site> replay;  // let go although the default says save
-  int64_t saved_bytes = 0;          // as predicted
+  int64_t forward_bytes = 0;        // of its own values, alive at the end of its forward, as predicted
 };
 
 // Not thread-safe: used by the thread that runs the block's forward.

@@ -4,12 +4,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace tidetape::agent {
 namespace {
@@ -29,10 +34,11 @@ class HostFile {
     return *file;
   }
 
-  // Where `bytes` may be written, or -1 without a file.
+  // Where `bytes` may be written, or -1 without a file or room.
   int64_t Take(int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    if (descriptor_ < 0) return -1;
+    if (descriptor_ < 0 || bytes > limit_ - used_) return -1;
+    used_ += bytes;
     const auto hole = free_.find(ExtentBytes(bytes));
     if (hole == free_.end()) return std::exchange(end_, end_ + ExtentBytes(bytes));
     const int64_t place = hole->second;
@@ -42,7 +48,13 @@ class HostFile {
 
   void Return(int64_t place, int64_t bytes) {
     const std::lock_guard lock(mutex_);
+    used_ -= bytes;
     free_.emplace(ExtentBytes(bytes), place);
+  }
+
+  void SetLimit(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
   }
 
   bool Write(const char* data, int64_t bytes, int64_t place) {
@@ -77,7 +89,14 @@ class HostFile {
   std::mutex mutex_;
   std::multimap<int64_t, int64_t> free_;  // bytes of the extent -> place
   int64_t end_ = 0;
+  int64_t used_ = 0;
+  int64_t limit_ = INT64_MAX;
 };
+
+StorageRef Empty(int64_t bytes, c10::Device device) {
+  const at::TensorBase tensor = at::detail::empty_cpu({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
+  return StorageRef::reclaim_copy(tensor.storage().unsafeGetStorageImpl());
+}
 
 class FileCopy final : public HostCopy {
  public:
@@ -88,27 +107,25 @@ class FileCopy final : public HostCopy {
   }
 
   void Prefetch() override {
-    if (!reading_.valid()) reading_ = std::async(std::launch::async, [this] { return ReadBack(); });
+    if (reading_.valid()) return;
+    storage_ = Empty(bytes_, device_);
+    reading_ = std::async(std::launch::async, [place = place_, bytes = bytes_, to = static_cast<char*>(storage_->mutable_data())] {
+      return HostFile::Get().Read(to, bytes, place);
+    });
   }
 
   StorageRef Get() override {
-    StorageRef storage = reading_.valid() ? reading_.get() : ReadBack();
-    TORCH_CHECK(storage, "tidetape: a moved value of ", bytes_,
+    TORCH_CHECK(reading_.valid() && reading_.get(), "tidetape: a moved value of ", bytes_,
                 " bytes could not be read back; check the disk of TIDETAPE_HOST_DIR");
-    return storage;
+    return std::move(storage_);
   }
 
  private:
-  StorageRef ReadBack() const {
-    const at::TensorBase bytes = at::detail::empty_cpu({bytes_}, at::TensorOptions().dtype(at::kByte).device(device_));
-    if (!HostFile::Get().Read(static_cast<char*>(bytes.mutable_data_ptr()), bytes_, place_)) return {};
-    return StorageRef::reclaim_copy(bytes.storage().unsafeGetStorageImpl());
-  }
-
   const int64_t place_;
   const int64_t bytes_;
   const c10::Device device_;
-  std::future<StorageRef> reading_;
+  StorageRef storage_;
+  std::future<bool> reading_;
 };
 
 }  // namespace
@@ -124,6 +141,27 @@ std::unique_ptr<HostCopy> MoveToHost(const StorageRef& storage) {
     return nullptr;
   }
   return std::make_unique<FileCopy>(place, bytes, storage->device());
+}
+
+void LimitHostBytes(int64_t bytes) { HostFile::Get().SetLimit(bytes); }
+
+double MeasureHostBandwidth() {
+  constexpr int64_t kBytes = 8 << 20;
+  constexpr size_t kRounds = 5;
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> seconds;
+  const StorageRef storage = Empty(kBytes, c10::Device(c10::DeviceType::CPU));
+  std::memset(storage->mutable_data(), 1, kBytes);
+  for (size_t round = 0; round <= kRounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    const std::unique_ptr<HostCopy> copy = MoveToHost(storage);
+    if (copy == nullptr) return 0;
+    copy->Prefetch();
+    copy->Get();
+    if (round > 0) seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());  // the first one makes the file
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kRounds / 2, seconds.end());
+  return 2.0 * kBytes / seconds[kRounds / 2];
 }
 
 }  // namespace tidetape::agent

@@ -100,7 +100,8 @@ void Recorder::Begin(TapePtr tape, const BlockActions* actions, const std::vecto
     if (Find(input.storage().unsafeGetStorageImpl()) != kNoStorage) continue;
     StorageRecord record;
     record.kind = StorageKind::kBlockInput;
-    record.site = Mix(HashText("input"), i);
+    // Backward reads in another order where an input needs no gradient: a block whose input does is not the same.
+    record.site = Mix(HashText(input.requires_grad() ? "input" : "input without gradient"), i);
     if (const Block::Named named = tape_->block->Find(input.storage().unsafeGetStorageImpl(), false); named.site != 0) {
       record.kind = named.buffer ? StorageKind::kBlockInput : StorageKind::kParameter;
       record.site = named.site;
@@ -124,9 +125,8 @@ TapePtr Recorder::End() {
   tape.structure_hash = Mix(hash, tape.ops.size());
   tape.releases_inputs = tape.keeps_all;
   tape.Prepare();
-  for (OutsideVersion& outside : tape.outside_versions) outside.seen = outside.version.current_version();
+  for (OutsideStorage& outside : tape.outside_storages) outside.seen = outside.version.current_version();
   if (auditing_) audited_.Audit(tape);
-  tape.MovePlanned();
   if (tape.pending_ops > 0) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
@@ -150,10 +150,11 @@ int32_t Recorder::AddStorage(const at::Tensor& tensor, StorageRecord record, boo
   record.bytes = static_cast<int64_t>(storage.nbytes());
   if (record.kind != StorageKind::kIntermediate) {
     record.kept = StorageRef::reclaim_copy(storage.unsafeGetStorageImpl());
+    record.move = record.kind == StorageKind::kBlockInput && actions_ != nullptr && actions_->move.count(record.site) > 0;
     if (!tensor.is_inference()) {
       const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
-      record.outside = static_cast<int32_t>(tape_->outside_versions.size());
-      tape_->outside_versions.push_back({version, version.current_version()});
+      record.outside = static_cast<int32_t>(tape_->outside_storages.size());
+      tape_->outside_storages.push_back({version, version.current_version()});
     }
   }
   notes_.push_back({storage.getWeakStorageImpl(), record.site, -1, uninitialized});
@@ -375,7 +376,12 @@ ValueRef Recorder::Pack(const at::Tensor& tensor) {
     return held;  // made where the dispatcher does not look
   }
   StorageRecord& record = tape.storages[storage];
-  if (record.kind != StorageKind::kIntermediate) return held;
+  if (record.kind != StorageKind::kIntermediate) {
+    // Autograd holds it, unless it is to leave. A leaf is the user's own.
+    if (!record.move || tensor.is_leaf()) return held;
+    ++record.handles;
+    return Refer(tensor, storage);
+  }
   if (notes_[storage].uninitialized) {
     notes_[storage].uninitialized = false;
     record.must_save = true;
@@ -393,6 +399,11 @@ ValueRef Recorder::Pack(const at::Tensor& tensor) {
     if (StorageRef original = notes_[storage].original.lock()) audited_.Add(tape, value, std::move(original));
   }
   return value;
+}
+
+int32_t Recorder::OutsideOf(const at::Tensor& tensor) {
+  const int32_t storage = Find(tensor.storage().unsafeGetStorageImpl());
+  return storage == kNoStorage ? -1 : tape_->storages[storage].outside;
 }
 
 }  // namespace tidetape::agent

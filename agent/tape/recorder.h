@@ -27,7 +27,7 @@ class Recorder {
   // Starts a tape. `actions` may be null (nothing is saved) and must outlive End().
   void Begin(TapePtr tape, const BlockActions* actions, const std::vector<at::Tensor>& inputs);
 
-  // Ends it, also after an exception in the block's forward. Returns the tape, prepared for backward.
+  // Ends it, also after an exception in the block's forward. Returns the tape, prepared for backward; nothing was moved yet.
   TapePtr End();
 
   // Runs `op` on `stack` with the keys `below` the interception, and notes what it did.
@@ -35,6 +35,8 @@ class Recorder {
 
   // What autograd is about to save. `value.storage` is kHeld where the tensor has to be held as it is.
   ValueRef Pack(const at::Tensor& tensor);
+  // Index into Tape::outside_storages, -1 where a block's op made the storage of a plain tensor or nothing is known of it.
+  int32_t OutsideOf(const at::Tensor& tensor);
 
   const TapePtr& tape() const { return tape_; }
   // The storage that was recorded under this number, if it is still alive.

@@ -164,7 +164,7 @@ class Replayer {
       TORCH_CHECK(record.kept, "tidetape: block '", tape_.block->name(), "': the tape let go of an input of ", op.facts->name,
                   " that a replay needs");
       TORCH_CHECK(
-          record.copied || record.outside < 0 || tape_.outside_versions[record.outside].IsAsSeen(),
+          record.copied || record.outside < 0 || tape_.outside_storages[record.outside].IsAsSeen(),
           "one of the variables needed for gradient computation has been modified by an inplace operation: tidetape replays ",
           op.facts->name, " of block '", tape_.block->name(), "' from it. Change it after backward, or keep the block's ",
           "values with memory_limit=\"max\"");

@@ -33,8 +33,9 @@ void CheckVersion(const Tape& tape, const c10::VariableVersion& version, uint32_
 class SavedHandle final : public SavedVariableHooks {
  public:
   ~SavedHandle() override {
-    if (!tape_ || value_.storage < 0) return;
-    Release();
+    if (!tape_) return;
+    if (value_.storage >= 0) Release();
+    if (outside_ >= 0) ReleaseAlias();
   }
 
   void call_pack_hook(const at::Tensor& tensor) override {
@@ -49,7 +50,15 @@ class SavedHandle final : public SavedVariableHooks {
     }
     if (value_.storage >= 0) return;
     // A leaf is held itself; anything else without its history, which may lead back to the node that saves it.
-    held_ = tensor.is_leaf() ? tensor : IsPlain(*impl) ? Alias(*impl) : tensor.detach();
+    if (tensor.is_leaf()) {
+      held_ = tensor;
+    } else if (IsPlain(*impl)) {
+      held_ = Alias(*impl);
+      outside_ = recorder->OutsideOf(tensor);
+      if (outside_ >= 0) ++tape_->outside_storages[outside_].aliases;
+    } else {
+      held_ = tensor.detach();
+    }
   }
 
   at::Tensor call_unpack_hook() override {
@@ -61,8 +70,10 @@ class SavedHandle final : public SavedVariableHooks {
     // holds for the node that asks.
     SetWatchingWrites(false);
     const StorageRecord& record = tape_->storages[value_.storage];
-    StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
-    tape_->BeginBackward();
+    if (record.kind == StorageKind::kIntermediate) {
+      StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
+      tape_->BeginBackward();
+    }
     return WithVersion(tape_->Build(value_, Materialise(*tape_, value_.storage)));
   }
 
@@ -87,6 +98,10 @@ class SavedHandle final : public SavedVariableHooks {
     Tape& tape = *tape_;
     const std::lock_guard lock(tape.mutex);
     StorageRecord& record = tape.storages[value_.storage];
+    if (record.kind != StorageKind::kIntermediate) {
+      --record.handles;  // it stays as long as the tape, as where autograd holds it
+      return;
+    }
     --tape.live_handles;
     if (--record.handles == 0 && record.reads_left == 0 && !tape.recording) {
       StepProfile::Get().Releases(tape.position, record.site);
@@ -98,9 +113,15 @@ class SavedHandle final : public SavedVariableHooks {
     if (tape.live_handles == 0 && tape.backward_begun && !tape.recording) tape.Close();
   }
 
+  void ReleaseAlias() {
+    const std::lock_guard lock(tape_->mutex);
+    --tape_->outside_storages[outside_].aliases;
+  }
+
   TapePtr tape_;
   ValueRef value_;
   at::Tensor held_;
+  int32_t outside_ = -1;  // Tape::outside_storages, where held_ shares one
   c10::VariableVersion version_;
   uint32_t expected_version_ = 0;
 };

@@ -40,7 +40,12 @@ void Tape::Keep(int32_t storage, StorageRef original) {
 
 void Tape::DropKept(int32_t storage) {
   StorageRecord& record = storages[storage];
-  if (record.away >= 0) away[std::exchange(record.away, -1)].reset();
+  if (record.away >= 0) {
+    const AwayValue left = std::move(away[std::exchange(record.away, -1)]);
+    // The bases count an input as if it had stayed, and a planned value not at all.
+    if (left.gone && !left.arriving) StepProfile::Get().AddPlanned(record.bytes);
+    if (record.kind == StorageKind::kIntermediate && left.arriving) StepProfile::Get().AddPlanned(-record.bytes);
+  }
   if (!record.kept) return;
   record.kept.reset();
   if (record.kind == StorageKind::kIntermediate) StepProfile::Get().AddPlanned(-record.bytes);
@@ -76,23 +81,53 @@ void Tape::MoveAway(int32_t storage) {
   StorageRecord& record = storages[storage];
   std::unique_ptr<HostCopy> copy = MoveToHost(record.kept);
   if (copy == nullptr) return;
+  away.push_back({std::move(copy), c10::weak_intrusive_ptr<c10::StorageImpl>(record.kept)});
   DropKept(storage);
-  record.away = static_cast<int32_t>(away.size());
-  away.push_back(std::move(copy));
+  // Whoever overwrites the original from now on does not change what replays read.
+  record.copied = record.kind != StorageKind::kIntermediate;
+  record.away = static_cast<int32_t>(away.size()) - 1;
   moved_bytes += record.bytes;
 }
 
+void Tape::Fetch(int32_t storage) {
+  const StorageRecord& record = storages[storage];
+  AwayValue& value = away[record.away];
+  if (std::exchange(value.arriving, true)) return;
+  value.copy->Prefetch();
+  if (record.kind == StorageKind::kIntermediate || value.gone) StepProfile::Get().AddPlanned(record.bytes);
+}
+
 void Tape::BringBack(int32_t storage) {
+  Fetch(storage);
   StorageRecord& record = storages[storage];
-  Keep(storage, away[record.away]->Get());
-  away[std::exchange(record.away, -1)].reset();
+  record.kept = away[record.away].copy->Get();
+  away[std::exchange(record.away, -1)] = {};
 }
 
 void Tape::Prefetch() {
   const std::lock_guard lock(mutex);
-  for (const std::unique_ptr<HostCopy>& copy : away) {
-    if (copy != nullptr) copy->Prefetch();
+  for (size_t s = 0; s < storages.size(); ++s) {
+    if (storages[s].away >= 0) Fetch(static_cast<int32_t>(s));
   }
+}
+
+std::vector<Site> Tape::FindHeldInputs() {
+  const std::lock_guard lock(mutex);
+  std::vector<Site> held;
+  if (backward_begun) return held;
+  for (const StorageRecord& record : storages) {
+    if (record.kind != StorageKind::kBlockInput) continue;
+    if (record.away >= 0) {
+      AwayValue& value = away[record.away];
+      if (value.original.use_count() > 0) continue;
+      if (!std::exchange(value.gone, true)) StepProfile::Get().AddPlanned(-record.bytes);
+      held.push_back(record.site);
+    } else if (record.kept) {
+      const int32_t aliases = record.outside < 0 ? 0 : outside_storages[record.outside].aliases;
+      if (record.kept.use_count() == static_cast<size_t>(1 + aliases)) held.push_back(record.site);
+    }
+  }
+  return held;
 }
 
 void Tape::SetReplayed(int32_t storage, StorageRef made) {
@@ -149,9 +184,9 @@ void Tape::Prepare() {
 void Tape::MovePlanned() {
   for (size_t s = 0; s < storages.size(); ++s) {
     const StorageRecord& record = storages[s];
-    if (!record.kept || record.kind != StorageKind::kIntermediate) continue;
+    if (!record.kept || record.kind == StorageKind::kParameter) continue;
     if (record.move) MoveAway(static_cast<int32_t>(s));
-    if (record.kept) saved_bytes += record.bytes;
+    if (record.kept && record.kind == StorageKind::kIntermediate) saved_bytes += record.bytes;
   }
 }
 
@@ -174,7 +209,7 @@ int64_t Tape::BookkeepingBytes() const {
     constant_lists += static_cast<int64_t>(sizeof(c10::detail::ListImpl) + constant.toListRef().size() * sizeof(c10::IValue));
   }
   return bytes(storages) + bytes(ops) + bytes(arguments) + bytes(lists) + bytes(values) + bytes(writes) + views.Bytes() +
-         bytes(constants) + constant_lists + bytes(consumed) + bytes(exposed) + bytes(away) + bytes(outside_versions) +
+         bytes(constants) + constant_lists + bytes(consumed) + bytes(exposed) + bytes(away) + bytes(outside_storages) +
          bytes(needed) + bytes(done);
 }
 

@@ -25,6 +25,8 @@
 
 namespace tidetape::agent {
 
+using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
+
 class Block;
 class Tape;
 
@@ -39,8 +41,6 @@ class TapeObserver {
   // The tape goes, and backward never read it.
   virtual void OnAbandoned(Tape& tape) = 0;
 };
-
-using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
 
 // Index into Tape::storages; kNoStorage: an undefined tensor; kHeld: a tensor that the tape cannot describe.
 inline constexpr int32_t kNoStorage = -1;
@@ -87,7 +87,7 @@ struct OpRecord {
   uint32_t end_output = 0;
   uint32_t first_write = 0;  // [first_write, end_write) of Tape::writes: storages that were there before and that it writes
   uint32_t end_write = 0;
-  int32_t rng = -1;  // RngStates number
+  int32_t rng = -1;      // RngStates number
   uint8_t autocast = 0;  // AutocastStates number
   bool grad_mode = true;
   bool replayable = true;
@@ -106,24 +106,33 @@ struct StorageRecord {
   int32_t handles = 0;     // saved-tensor handles alive
   int32_t reads_left = 0;  // by ops that a replay still needs to run
   int32_t away = -1;       // Tape::away: its content waits in host memory
-  int32_t outside = -1;    // Tape::outside_versions: no op of the block made it
+  int32_t outside = -1;    // Tape::outside_storages: no op of the block made it
   uint16_t version = 0;
   uint16_t replayed_version = 0;
   StorageKind kind = StorageKind::kIntermediate;
   bool must_save : 1 = false;   // made or written by something that cannot be replayed
   bool inner_unit : 1 = false;  // a parameter that is not there when a replay runs
   bool consumed : 1 = false;    // autograd packed it
-  bool move : 1 = false;        // the plan moves it to host memory at the end of forward
+  bool move : 1 = false;        // the plan moves it to host memory at the end of forward; an input, too
   bool copied : 1 = false;      // `kept` is a copy of a content that was overwritten since
 };
 static_assert(sizeof(StorageRecord) <= 64);
 
-// The version of a storage that no op of the block made, and where it stood when the recording ended.
-struct OutsideVersion {
+// A storage that no op of the block made: its version, and where that stood when the recording ended.
+struct OutsideStorage {
   bool IsAsSeen() const { return version.current_version() == seen; }
 
   c10::VariableVersion version;
   uint32_t seen = 0;
+  int32_t aliases = 0;  // tensors that share it and that autograd's saved variables hold
+};
+
+// A content that waits in host memory.
+struct AwayValue {
+  std::unique_ptr<HostCopy> copy;
+  c10::weak_intrusive_ptr<c10::StorageImpl> original{StorageRef()};
+  bool gone = false;      // the original of a block input is, and the base does without it
+  bool arriving = false;  // memory on the device is taken
 };
 
 // Written by one recording thread; then read and replayed under `mutex` by whichever thread runs backward.
@@ -149,6 +158,7 @@ class Tape : public c10::intrusive_ptr_target {
   void DropKept(int32_t storage);
   // Moves the kept original to host memory, where there is room; it stays where it is otherwise.
   void MoveAway(int32_t storage);
+  void Fetch(int32_t storage);  // starts to bring it back
   void BringBack(int32_t storage);
   // Starts to bring back all that is away, for a backward that comes next. Takes `mutex`.
   void Prefetch();
@@ -179,6 +189,9 @@ class Tape : public c10::intrusive_ptr_target {
   void Prepare();
   // After that: moves what the plan moves to host memory, and counts what stays.
   void MovePlanned();
+  // Sites of the inputs that nobody but the tape holds, those that moved included. To be asked when the block's caller has let go
+  // of them, which is when the next block begins. Takes `mutex`.
+  std::vector<Site> FindHeldInputs();
 
   // Backward begins to read. The caller holds `mutex`.
   void BeginBackward();
@@ -202,8 +215,8 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<int32_t> consumed;  // storages in order of packing
   // Consumed storages that outlived the block's forward: its outputs, mostly.
   std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>> exposed;
-  std::vector<std::unique_ptr<HostCopy>> away;
-  std::vector<OutsideVersion> outside_versions;
+  std::vector<AwayValue> away;
+  std::vector<OutsideStorage> outside_storages;
   RngStates rng;
   AutocastStates autocast;
   uint64_t structure_hash = 0;

@@ -128,7 +128,27 @@ BlockInstance FromProto(const v1::BlockInstance& proto) {
   instance.backward_transient_bytes = proto.backward_transient_bytes();
   instance.gradient_live_bytes = ToVector<int64_t>(proto.gradient_live_bytes());
   instance.start_live_bytes = ToVector<int64_t>(proto.start_live_bytes());
+  instance.held_inputs = ToVector<int32_t>(proto.held_inputs());
   return instance;
+}
+
+ScheduledPart FromProto(const v1::ScheduledPart& proto) {
+  // An unknown phase becomes one that no schedule has, so that checking the problem names it.
+  ScheduledPart part{.phase = Phase::kOptimizer, .block = proto.block()};
+  switch (proto.phase()) {
+    case v1::ScheduledPart::PHASE_FORWARD:
+      part.phase = Phase::kForward;
+      break;
+    case v1::ScheduledPart::PHASE_HEAD:
+      part = {.phase = Phase::kHead};
+      break;
+    case v1::ScheduledPart::PHASE_BACKWARD:
+      part.phase = Phase::kBackward;
+      break;
+    default:
+      break;
+  }
+  return part;
 }
 
 PlanningProblem FromProto(const v1::PlanningProblem& proto) {
@@ -140,6 +160,7 @@ PlanningProblem FromProto(const v1::PlanningProblem& proto) {
   problem.optimizer_peak_bytes = proto.optimizer_peak_bytes();
   problem.host_bytes_limit = proto.host_bytes_limit();
   problem.host_bytes_per_second = proto.host_bytes_per_second();
+  for (const auto& part : proto.schedule()) problem.schedule.push_back(FromProto(part));
   return problem;
 }
 
@@ -199,6 +220,26 @@ v1::BlockInstance ToProto(const BlockInstance& instance) {
   proto.set_backward_transient_bytes(instance.backward_transient_bytes);
   SetField(instance.gradient_live_bytes, proto.mutable_gradient_live_bytes());
   SetField(instance.start_live_bytes, proto.mutable_start_live_bytes());
+  SetField(instance.held_inputs, proto.mutable_held_inputs());
+  return proto;
+}
+
+v1::ScheduledPart ToProto(const ScheduledPart& part) {
+  v1::ScheduledPart proto;
+  switch (part.phase) {
+    case Phase::kForward:
+      proto.set_phase(v1::ScheduledPart::PHASE_FORWARD);
+      break;
+    case Phase::kHead:
+      proto.set_phase(v1::ScheduledPart::PHASE_HEAD);
+      return proto;
+    case Phase::kBackward:
+      proto.set_phase(v1::ScheduledPart::PHASE_BACKWARD);
+      break;
+    case Phase::kOptimizer:
+      break;
+  }
+  proto.set_block(part.block);
   return proto;
 }
 
@@ -211,6 +252,7 @@ v1::PlanningProblem ToProto(const PlanningProblem& problem) {
   proto.set_optimizer_peak_bytes(problem.optimizer_peak_bytes);
   proto.set_host_bytes_limit(problem.host_bytes_limit);
   proto.set_host_bytes_per_second(problem.host_bytes_per_second);
+  for (const ScheduledPart& part : problem.schedule) *proto.add_schedule() = ToProto(part);
   return proto;
 }
 
@@ -236,6 +278,9 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
     to->set_saved_bytes(block.saved_bytes);
     to->set_replay_seconds(block.replay_seconds);
     to->set_own_peak_bytes(block.own_peak_bytes);
+    to->set_moved_bytes(block.moved_bytes);
+    to->set_moved_input_bytes(block.moved_input_bytes);
+    to->set_move_seconds(block.move_seconds);
     SetField(block.saved, to->mutable_saved());
     SetField(block.replayed, to->mutable_replayed());
     SetField(block.moved, to->mutable_moved());
@@ -252,6 +297,8 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
   proto.set_step_peak_bytes(plan.step_peak_bytes);
   proto.set_replay_seconds(plan.replay_seconds);
   proto.set_saved_bytes(plan.saved_bytes);
+  proto.set_moved_bytes(plan.moved_bytes);
+  proto.set_move_seconds(plan.move_seconds);
   proto.set_lower_bound_seconds(plan.lower_bound_seconds);
   proto.set_gap_ratio(plan.gap_ratio);
   proto.set_feasible(plan.feasible);

@@ -16,9 +16,11 @@ namespace tidetape::planner {
 // Plain conversions, field by field; nothing is checked but enums. A storage without a kind is an intermediate.
 BlockTape FromProto(const v1::BlockTape& proto);
 BlockInstance FromProto(const v1::BlockInstance& proto);
+ScheduledPart FromProto(const v1::ScheduledPart& proto);
 PlanningProblem FromProto(const v1::PlanningProblem& proto);
 v1::BlockTape ToProto(const BlockTape& tape);
 v1::BlockInstance ToProto(const BlockInstance& instance);
+v1::ScheduledPart ToProto(const ScheduledPart& part);
 v1::PlanningProblem ToProto(const PlanningProblem& problem);
 v1::FrontierPoint ToProto(const FrontierPoint& point);
 // With the block's name.

@@ -61,6 +61,7 @@ TEST(ProblemIoTest, RoundTripsThroughJson) {
     problem.tapes[0].structure_hash = random();
     problem.tapes[0].values = {{.storage = 4, .version = 1, .copy_seconds = 0.125}};
     problem.memory_limit_bytes = kUnlimitedBytes;
+    problem.blocks[1].held_inputs = {0, 2};
     problem.host_bytes_limit = 17;
     problem.host_bytes_per_second = 1e9 / 3;
     const auto again = ParseProblem(PrintProblem(problem));

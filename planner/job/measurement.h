@@ -16,6 +16,8 @@ namespace tidetape::planner {
 struct ProfiledBlock {
   uint64_t structure_hash = 0;
   BlockInstance instance;
+  // Sites of the inputs that nobody else holds; the instance's own list is not used either.
+  std::vector<uint64_t> held_inputs;
 };
 
 // Memory through one step, saved and replayed bytes taken off.
@@ -23,6 +25,9 @@ struct MemoryProfile {
   std::vector<ProfiledBlock> blocks;  // in order of execution
   int64_t head_peak_bytes = 0;
   int64_t optimizer_peak_bytes = 0;
+  int64_t host_bytes_limit = 0;         // host memory for moved values; 0: nothing is moved
+  double host_bytes_per_second = 0;     // there or back, as measured
+  std::vector<ScheduledPart> schedule;  // PlanningProblem::schedule
   bool steady = false;  // the optimizer's state existed, so that bases are those of a steady step, and steps were enough to plan by
   bool early = false;   // the optimizer's state existed, but steps were few: they can confirm an earlier run
 };

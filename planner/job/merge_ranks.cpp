@@ -38,6 +38,15 @@ absl::Status CheckSameBlocks(const RankMeasurement& first, const RankMeasurement
   return absl::OkStatus();
 }
 
+absl::Status CheckSameSchedule(const RankMeasurement& first, const RankMeasurement& other) {
+  const auto& expected = first.profile->schedule;
+  const auto& found = other.profile->schedule;
+  const auto equal = [](const ScheduledPart& a, const ScheduledPart& b) { return a.phase == b.phase && a.block == b.block; };
+  if (std::equal(expected.begin(), expected.end(), found.begin(), found.end(), equal)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("rank ", other.rank, " runs its blocks forward and backward in another order ",
+                                                    "than rank ", first.rank, "; all ranks must run them in the same order"));
+}
+
 absl::Status CheckEvents(const RankMeasurement& rank, const ProfiledBlock& block, const BlockTape& tape) {
   for (const auto* list : {&block.instance.gradient_live_bytes, &block.instance.start_live_bytes}) {
     if (list->empty() || list->size() == tape.backward.size()) continue;
@@ -58,6 +67,21 @@ void RaiseTo(const BlockInstance& other, BlockInstance& instance) {
   instance.backward_transient_bytes = std::max(instance.backward_transient_bytes, other.backward_transient_bytes);
   RaiseTo(other.gradient_live_bytes, instance.gradient_live_bytes);
   RaiseTo(other.start_live_bytes, instance.start_live_bytes);
+}
+
+// Inputs that the execution alone holds on every rank, as storages of the tape.
+std::vector<int32_t> HeldOnAllRanks(const std::vector<RankMeasurement>& ranks, size_t k, const BlockTape& tape) {
+  std::vector<int32_t> held;
+  for (size_t s = 0; s < tape.storages.size(); ++s) {
+    const Storage& storage = tape.storages[s];
+    if (storage.kind != StorageKind::kBlockInput) continue;
+    const bool everywhere = std::all_of(ranks.begin(), ranks.end(), [&](const RankMeasurement& rank) {
+      const std::vector<uint64_t>& sites = rank.profile->blocks[k].held_inputs;
+      return std::find(sites.begin(), sites.end(), storage.site) != sites.end();
+    });
+    if (everywhere) held.push_back(static_cast<int32_t>(s));
+  }
+  return held;
 }
 
 absl::Status ApplyCosts(const std::vector<RankMeasurement>& ranks, uint64_t hash, BlockTape& tape) {
@@ -123,6 +147,9 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
   if (ranks.empty()) return absl::FailedPreconditionError("no rank has measured a step yet");
   PlanningProblem problem;
   problem.memory_limit_bytes = LimitForPlanner(memory_limit_bytes);
+  problem.host_bytes_limit = ranks.front().profile->host_bytes_limit;
+  problem.host_bytes_per_second = ranks.front().profile->host_bytes_per_second;
+  problem.schedule = ranks.front().profile->schedule;
   std::map<uint64_t, int32_t> positions;
   for (const ProfiledBlock& block : ranks.front().profile->blocks) {
     BlockInstance& instance = problem.blocks.emplace_back(block.instance);
@@ -141,6 +168,7 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
   }
   for (const RankMeasurement& rank : ranks) {
     if (absl::Status status = CheckSameBlocks(ranks.front(), rank); !status.ok()) return status;
+    if (absl::Status status = CheckSameSchedule(ranks.front(), rank); !status.ok()) return status;
     for (size_t k = 0; k < problem.blocks.size(); ++k) {
       const ProfiledBlock& measured = rank.profile->blocks[k];
       BlockInstance& instance = problem.blocks[k];
@@ -151,6 +179,12 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
     }
     problem.head_peak_bytes = std::max(problem.head_peak_bytes, rank.profile->head_peak_bytes);
     problem.optimizer_peak_bytes = std::max(problem.optimizer_peak_bytes, rank.profile->optimizer_peak_bytes);
+    problem.host_bytes_limit = std::min(problem.host_bytes_limit, rank.profile->host_bytes_limit);
+    problem.host_bytes_per_second = std::min(problem.host_bytes_per_second, rank.profile->host_bytes_per_second);
+  }
+  for (size_t k = 0; k < problem.blocks.size(); ++k) {
+    BlockInstance& instance = problem.blocks[k];
+    if (instance.options.empty()) instance.held_inputs = HeldOnAllRanks(ranks, k, problem.tapes[instance.tape]);
   }
   return problem;
 }

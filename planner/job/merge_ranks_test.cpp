@@ -83,6 +83,42 @@ TEST_F(MergeRanksTest, TakesTheWorstMemoryOfAnyRank) {
   EXPECT_EQ(problem->optimizer_peak_bytes, 100);
 }
 
+TEST_F(MergeRanksTest, MovesWhatAllRanksMayMoveAsTheWorstOfThemCan) {
+  for (const uint64_t site : {7, 8, 9}) {
+    tapes_[1].storages.push_back({.bytes = 10, .kind = StorageKind::kBlockInput, .site = site});
+  }
+  MemoryProfile first = MakeProfile({1, 1}, 5);
+  MemoryProfile second = MakeProfile({1, 1}, 5);
+  first.blocks[0].held_inputs = {9, 7};
+  second.blocks[0].held_inputs = {8, 9};
+  first.blocks[1].held_inputs = {7};
+  first.host_bytes_limit = 100, first.host_bytes_per_second = 3;
+  second.host_bytes_limit = 200, second.host_bytes_per_second = 2;
+  const auto problem = MergeRanks(tapes_, {{0, &first, &no_costs_}, {1, &second, &no_costs_}}, 0);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_THAT(problem->blocks[0].held_inputs, ElementsAre(4));
+  EXPECT_THAT(problem->blocks[1].held_inputs, ElementsAre());
+  EXPECT_EQ(problem->host_bytes_limit, 100);
+  EXPECT_EQ(problem->host_bytes_per_second, 2);
+  const auto alone = MergeRanks(tapes_, {{0, &first, &no_costs_}}, 0);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_THAT(alone->blocks[0].held_inputs, ElementsAre(2, 4));
+}
+
+TEST_F(MergeRanksTest, TakesTheScheduleOfAllRanks) {
+  MemoryProfile first = MakeProfile({1, 1}, 5);
+  first.schedule = {{Phase::kForward, 0}, {Phase::kForward, 1}, {Phase::kHead}, {Phase::kBackward, 0}, {Phase::kBackward, 1}};
+  MemoryProfile second = first;
+  const auto same = MergeRanks(tapes_, {{0, &first, &no_costs_}, {1, &second, &no_costs_}}, 0);
+  ASSERT_TRUE(same.ok()) << same.status();
+  ASSERT_EQ(same->schedule.size(), 5u);
+  EXPECT_EQ(same->schedule[3].phase, Phase::kBackward);
+  EXPECT_EQ(same->schedule[3].block, 0);
+  second.schedule.clear();
+  const auto other = MergeRanks(tapes_, {{0, &first, &no_costs_}, {1, &second, &no_costs_}}, 0);
+  EXPECT_THAT(other.status().message(), HasSubstr("rank 1 runs its blocks forward and backward in another order than rank 0"));
+}
+
 TEST_F(MergeRanksTest, TakesTheMedianCostOfTheRanksThatMeasuredIt) {
   const MemoryProfile profile = MakeProfile({1}, 5);
   const CostsByHash costs[3] = {{{1, {1, {1.0, -1}, {10, 99}}}}, {{1, {1, {9.0, -1}, {30, 99}}}}, {{1, {1, {2.0, -1}, {20, 99}}}}};

@@ -22,7 +22,6 @@ struct Storage {
   bool must_save = false;       // the content cannot be replayed
   bool must_recompute = false;  // no plan may save it
   bool held_anyway = false;     // kept alive by somebody else: saving it costs 0 bytes
-  bool held_by_block = false;   // a block input that only the block keeps alive, so that a plan may move it
   uint64_t site = 0;            // the name that survives from step to step
   std::string label;            // for people
 };
@@ -80,6 +79,13 @@ struct BlockInstance {
   int64_t backward_transient_bytes = 0;      // what its backward adds at its worst, where the tape has no events
   std::vector<int64_t> gradient_live_bytes;  // one an event of the tape: overrides the event's own; or empty
   std::vector<int64_t> start_live_bytes;     // likewise
+  std::vector<int32_t> held_inputs;          // storages: inputs that this execution alone keeps alive, so that a plan may move them
+};
+
+// One part of a schedule.
+struct ScheduledPart {
+  Phase phase = Phase::kForward;  // not kOptimizer, which comes last
+  int32_t block = -1;             // PlanningProblem::blocks, for kForward and kBackward
 };
 
 struct PlanningProblem {
@@ -90,6 +96,10 @@ struct PlanningProblem {
   int64_t optimizer_peak_bytes = 0;
   int64_t host_bytes_limit = 0;      // on what all blocks together move to the host; 0: nothing is moved
   double host_bytes_per_second = 0;  // there or back
+  // The parts of the step in order of time, where several micro-batches are alive at once, as in pipelines: each block's forward
+  // once and after it its backward once, and heads where there are any. Empty: all forwards in the order of blocks, the head, and
+  // all backwards in the opposite order. Nothing is moved to the host under a schedule.
+  std::vector<ScheduledPart> schedule;
 };
 
 }  // namespace tidetape::planner

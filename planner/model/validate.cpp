@@ -58,9 +58,6 @@ absl::Status CheckStorages(const BlockTape& tape) {
     if (storage.must_save && storage.must_recompute && storage.kind == StorageKind::kIntermediate) {
       return Invalid(where(), ": must_save and must_recompute exclude each other");
     }
-    if (storage.held_by_block && storage.kind != StorageKind::kBlockInput) {
-      return Invalid(where(), ": held_by_block is for block inputs");
-    }
     if (!AddTo(sum, storage.bytes)) return Invalid(where(), ": bytes of the block's storages exceed 2^61 here");
   }
   return absl::OkStatus();
@@ -183,6 +180,19 @@ absl::Status CheckLiveBytes(const std::string& where, const char* field, const s
   return absl::OkStatus();
 }
 
+absl::Status CheckHeldInputs(const std::string& where, const BlockTape& tape, const std::vector<int32_t>& held_inputs) {
+  if (absl::Status status = CheckIndices(where, "held_inputs", held_inputs, tape.storages.size()); !status.ok()) return status;
+  for (size_t i = 0; i < held_inputs.size(); ++i) {
+    if (tape.storages[held_inputs[i]].kind != StorageKind::kBlockInput) {
+      return Invalid(where, ": held_inputs[", i, "] is ", StorageText(tape, held_inputs[i]), ", which is no block input");
+    }
+    if (i > 0 && held_inputs[i] <= held_inputs[i - 1]) {
+      return Invalid(where, ": held_inputs[", i, "] is ", held_inputs[i], " after ", held_inputs[i - 1], "; they must ascend");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckInstance(const PlanningProblem& problem, size_t b) {
   const BlockInstance& block = problem.blocks[b];
   const std::string where = absl::StrCat("blocks[", b, "] '", block.name, "'");
@@ -205,11 +215,43 @@ absl::Status CheckInstance(const PlanningProblem& problem, size_t b) {
   if (block.tape < 0 || static_cast<size_t>(block.tape) >= problem.tapes.size()) {
     return Invalid(where, ": tape is ", block.tape, ", but the problem has ", problem.tapes.size(), " tapes");
   }
-  const size_t events = problem.tapes[block.tape].backward.size();
+  const BlockTape& tape = problem.tapes[block.tape];
+  if (absl::Status status = CheckHeldInputs(where, tape, block.held_inputs); !status.ok()) return status;
+  const size_t events = tape.backward.size();
   if (absl::Status status = CheckLiveBytes(where, "gradient_live_bytes", block.gradient_live_bytes, events); !status.ok()) {
     return status;
   }
   return CheckLiveBytes(where, "start_live_bytes", block.start_live_bytes, events);
+}
+
+// Each block forward once and after that backward once.
+absl::Status CheckSchedule(const PlanningProblem& problem) {
+  std::vector<int> runs(problem.blocks.size(), 0);  // forward and backward so far
+  for (size_t i = 0; i < problem.schedule.size(); ++i) {
+    const ScheduledPart& part = problem.schedule[i];
+    const std::string where = absl::StrCat("schedule[", i, "]");
+    if (part.phase == Phase::kHead) continue;
+    if (part.phase == Phase::kOptimizer) return Invalid(where, ": phase must be forward, head or backward");
+    if (part.block < 0 || static_cast<size_t>(part.block) >= problem.blocks.size()) {
+      return Invalid(where, ": block is ", part.block, ", but the problem has ", problem.blocks.size(), " blocks");
+    }
+    const bool backward = part.phase == Phase::kBackward;
+    const std::string block = absl::StrCat("block ", part.block, " '", problem.blocks[part.block].name, "'");
+    int& run = runs[part.block];
+    if (run != (backward ? 1 : 0)) {
+      return Invalid(where, ": ", block, " runs ", backward ? "backward" : "forward", " here, after it ran ",
+                     run == 0   ? "not at all"
+                     : run == 1 ? "forward"
+                                : "backward");
+    }
+    ++run;
+  }
+  if (problem.schedule.empty()) return absl::OkStatus();
+  for (size_t b = 0; b < runs.size(); ++b) {
+    if (runs[b] == 2) continue;
+    return Invalid("schedule: block ", b, " '", problem.blocks[b].name, "' never runs ", runs[b] == 0 ? "forward" : "backward");
+  }
+  return absl::OkStatus();
 }
 
 // The most that an execution of a tape adds to any sum. A valid tape's storages stay within kMostBytes.
@@ -306,6 +348,7 @@ absl::Status ValidateProblem(const PlanningProblem& problem) {
   for (size_t b = 0; b < problem.blocks.size(); ++b) {
     if (absl::Status status = CheckInstance(problem, b); !status.ok()) return status;
   }
+  if (absl::Status status = CheckSchedule(problem); !status.ok()) return status;
   return CheckStepSums(problem);
 }
 

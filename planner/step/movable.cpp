@@ -14,10 +14,6 @@ namespace {
 constexpr size_t kSubsetsASet = 16;
 constexpr size_t kMostSubsets = 10;
 
-bool IsMovableInput(const Storage& storage) {
-  return storage.kind == StorageKind::kBlockInput && storage.held_by_block && storage.bytes > 0;
-}
-
 MovedSet SetOf(const BlockTape& tape, std::vector<int32_t> storages) {
   MovedSet set{.storages = std::move(storages)};
   std::sort(set.storages.begin(), set.storages.end());
@@ -29,13 +25,13 @@ MovedSet SetOf(const BlockTape& tape, std::vector<int32_t> storages) {
 }
 
 // By falling bytes.
-std::vector<int32_t> Movables(const BlockTape& tape, const std::vector<int32_t>& saved) {
+std::vector<int32_t> Movables(const BlockTape& tape, const std::vector<int32_t>& held_inputs, const std::vector<int32_t>& saved) {
   std::vector<int32_t> movables;
   for (int32_t s : saved) {
     if (tape.storages[s].bytes > 0 && !tape.storages[s].held_anyway) movables.push_back(s);
   }
-  for (size_t s = 0; s < tape.storages.size(); ++s) {
-    if (IsMovableInput(tape.storages[s])) movables.push_back(static_cast<int32_t>(s));
+  for (int32_t s : held_inputs) {
+    if (tape.storages[s].bytes > 0) movables.push_back(s);
   }
   std::stable_sort(movables.begin(), movables.end(),
                    [&](int32_t a, int32_t b) { return tape.storages[a].bytes > tape.storages[b].bytes; });
@@ -44,13 +40,14 @@ std::vector<int32_t> Movables(const BlockTape& tape, const std::vector<int32_t>&
 
 }  // namespace
 
-int64_t MovableInputBytes(const BlockTape& tape) {
+int64_t HeldInputBytes(const BlockTape& tape, const BlockInstance& block) {
   int64_t bytes = 0;
-  for (const Storage& storage : tape.storages) bytes += IsMovableInput(storage) ? storage.bytes : 0;
+  for (int32_t s : block.held_inputs) bytes += tape.storages[s].bytes;
   return bytes;
 }
 
-absl::StatusOr<MovedSet> MakeMovedSet(const BlockTape& tape, const std::vector<int32_t>& kept, std::vector<int32_t> storages) {
+absl::StatusOr<MovedSet> MakeMovedSet(const BlockTape& tape, const BlockInstance& block, const std::vector<int32_t>& kept,
+                                      std::vector<int32_t> storages) {
   for (int32_t s : storages) {
     if (s < 0 || static_cast<size_t>(s) >= tape.storages.size()) {
       return absl::InvalidArgumentError(
@@ -58,7 +55,7 @@ absl::StatusOr<MovedSet> MakeMovedSet(const BlockTape& tape, const std::vector<i
     }
     const Storage& storage = tape.storages[s];
     const bool is_kept = std::binary_search(kept.begin(), kept.end(), s) && !storage.held_anyway;
-    if (is_kept || IsMovableInput(storage)) continue;
+    if (is_kept || std::binary_search(block.held_inputs.begin(), block.held_inputs.end(), s)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(BlockText(tape), ": the plan moves ", StorageText(tape, s), ", which the block does not hold alone"));
   }
@@ -69,8 +66,9 @@ absl::StatusOr<MovedSet> MakeMovedSet(const BlockTape& tape, const std::vector<i
   return SetOf(tape, std::move(storages));
 }
 
-std::vector<MovedSet> MovedSets(const BlockTape& tape, const std::vector<int32_t>& saved, size_t most) {
-  const std::vector<int32_t> movables = Movables(tape, saved);
+std::vector<MovedSet> MovedSets(const BlockTape& tape, const std::vector<int32_t>& held_inputs, const std::vector<int32_t>& saved,
+                                size_t most) {
+  const std::vector<int32_t> movables = Movables(tape, held_inputs, saved);
   std::map<int64_t, std::vector<int32_t>> by_bytes{{0, {}}};
   if (movables.size() <= kMostSubsets && size_t{1} << movables.size() <= kSubsetsASet * most) {
     for (uint32_t mask = 1; mask < 1u << movables.size(); ++mask) {

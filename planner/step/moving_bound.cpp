@@ -25,19 +25,17 @@ class Pricing {
       : problem_(problem), hulls_(hulls), limits_(std::move(limits)) {}
 
   Priced At(double price) const {
-    // Blocks share the hulls of their tapes.
-    std::map<const std::vector<HullPoint>*, std::vector<HullPoint>> moving;
+    // Blocks share the hulls of their tapes, and may hold different inputs.
+    std::map<std::pair<const std::vector<HullPoint>*, int64_t>, std::vector<HullPoint>> moving;
     std::vector<const std::vector<HullPoint>*> used;
     for (size_t b = 0; b < hulls_.size(); ++b) {
       if (!problem_.blocks[b].options.empty()) {
         used.push_back(hulls_[b]);
         continue;
       }
-      std::vector<HullPoint>& hull = moving[hulls_[b]];
-      if (hull.empty()) {
-        hull = HullWithMoves(*hulls_[b], MoveSecondsAByte(problem_) + price,
-                             MovableInputBytes(problem_.tapes[problem_.blocks[b].tape]));
-      }
+      const int64_t input_bytes = HeldInputBytes(problem_.tapes[problem_.blocks[b].tape], problem_.blocks[b]);
+      std::vector<HullPoint>& hull = moving[{hulls_[b], input_bytes}];
+      if (hull.empty()) hull = HullWithMoves(*hulls_[b], MoveSecondsAByte(problem_) + price, input_bytes);
       used.push_back(&hull);
     }
     const StepBound bound = BoundStep(used, limits_);
@@ -88,7 +86,7 @@ std::optional<MovingBound> BoundMovingStep(const PlanningProblem& problem, const
   std::vector<BlockLeast> moving = least;
   for (size_t b = 0; b < moving.size(); ++b) {
     const BlockInstance& block = problem.blocks[b];
-    if (block.options.empty()) moving[b].saved_bytes = -MovableInputBytes(problem.tapes[block.tape]);
+    if (block.options.empty()) moving[b].saved_bytes = -HeldInputBytes(problem.tapes[block.tape], block);
   }
   std::optional<std::vector<int64_t>> limits = PrefixLimits(problem, moving, limit);
   if (!limits.has_value()) return std::nullopt;

@@ -22,8 +22,10 @@
 
 namespace tidetape::planner {
 
-// The problem lets plans move values at all. Less than a byte a second is no way to the host.
-inline bool MayMove(const PlanningProblem& problem) { return problem.host_bytes_limit > 0 && problem.host_bytes_per_second >= 1; }
+// The problem lets plans move values at all: less than a byte a second is no way to the host, and under a schedule nothing moves.
+inline bool MayMove(const PlanningProblem& problem) {
+  return problem.host_bytes_limit > 0 && problem.host_bytes_per_second >= 1 && problem.schedule.empty();
+}
 
 // Seconds to move a byte to the host and back.
 inline double MoveSecondsAByte(const PlanningProblem& problem) { return 2 / problem.host_bytes_per_second; }

@@ -8,19 +8,6 @@
 namespace tidetape::planner {
 namespace {
 
-std::vector<BlockLeast> LeastOf(const Choices& choices) {
-  std::vector<BlockLeast> least;
-  for (const std::vector<Choice>& list : choices) {
-    BlockLeast block{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
-    for (const Choice& choice : list) {
-      block.saved_bytes = std::min(block.saved_bytes, choice.saved_bytes);
-      block.own_peak_bytes = std::min(block.own_peak_bytes, choice.own_peak_bytes - choice.doubt_bytes);
-    }
-    least.push_back(block);
-  }
-  return least;
-}
-
 // Shares of the relaxation's bytes are tried down to this difference.
 constexpr double kFinestShare = 1.0 / 1024;
 
@@ -151,14 +138,27 @@ bool Leaner(const State& a, const State& b) {
   return a.saved_bytes != b.saved_bytes ? a.saved_bytes < b.saved_bytes : a.seconds < b.seconds;
 }
 
+}  // namespace
+
+std::vector<BlockLeast> LeastOf(const Choices& choices) {
+  std::vector<BlockLeast> least;
+  for (const std::vector<Choice>& list : choices) {
+    BlockLeast block{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
+    for (const Choice& choice : list) {
+      block.saved_bytes = std::min(block.saved_bytes, choice.saved_bytes);
+      block.own_peak_bytes = std::min(block.own_peak_bytes, choice.own_peak_bytes - choice.doubt_bytes);
+    }
+    least.push_back(block);
+  }
+  return least;
+}
+
 std::vector<BlockMemory> MemoryOf(const Choices& choices, const std::vector<int32_t>& picks) {
   std::vector<BlockMemory> memory;
   for (size_t b = 0; b < picks.size(); ++b)
     memory.push_back({choices[b][picks[b]].saved_bytes, choices[b][picks[b]].own_peak_bytes});
   return memory;
 }
-
-}  // namespace
 
 void KeepParetoChoices(std::vector<Choice>& choices) {
   std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {

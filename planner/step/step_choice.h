@@ -61,7 +61,11 @@ std::optional<std::vector<int32_t>> QuickPicks(const PlanningProblem& problem, C
 std::optional<std::vector<int32_t>> BestPicks(const PlanningProblem& problem, Choices& choices, int64_t limit,
                                               const StepBound& relaxation, double most_seconds, const LearnOwnPeak& learn);
 
+// Each for itself, as far as own peaks are known.
+std::vector<BlockLeast> LeastOf(const Choices& choices);
+
 // Of the picked choices.
+std::vector<BlockMemory> MemoryOf(const Choices& choices, const std::vector<int32_t>& picks);
 double SecondsOf(const Choices& choices, const std::vector<int32_t>& picks);
 
 }  // namespace tidetape::planner

@@ -7,6 +7,8 @@
 //
 // since every saved byte is alive from its block's forward until its block's backward. The own peak holds the block's own saved
 // bytes, and its moved ones: they leave at the end of its forward and are back when the backward of the block after it begins.
+//
+// Where the problem has a schedule, the sums are instead over the blocks whose forward began and whose backward did not.
 #ifndef TIDETAPE_PLANNER_STEP_STEP_MEMORY_H_
 #define TIDETAPE_PLANNER_STEP_STEP_MEMORY_H_
 
@@ -26,7 +28,7 @@ struct BlockMemory {
 
 struct StepPeak {
   int64_t bytes = 0;
-  PeakHolder holder;  // the first that reaches it, in the order optimizer, head, forwards, backwards
+  PeakHolder holder;  // the first that reaches it, in the order optimizer, head, forwards, backwards; under a schedule in its order
 };
 
 // One part of a step and the most bytes alive in it.
@@ -35,8 +37,11 @@ struct IntervalPeak {
   int64_t bytes = 0;
 };
 
-// In order of time: forwards, the head, backwards, the optimizer. `blocks` as for FindStepPeak.
+// In order of time: forwards, the head, backwards, or as the schedule says; the optimizer. `blocks` as for FindStepPeak.
 std::vector<IntervalPeak> IntervalPeaks(const PlanningProblem& problem, const std::vector<BlockMemory>& blocks);
+
+// What no plan changes of a forward, a head or a backward.
+int64_t BaseBytes(const PlanningProblem& problem, const ScheduledPart& part);
 
 BlockMemory MemoryOf(const BlockPlan& plan);
 

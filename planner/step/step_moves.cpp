@@ -54,13 +54,13 @@ class MovingSteps {
     return choices;
   }
 
-  // Blocks of one tape share their plans, and so the sets of them.
+  // Blocks of one tape share their plans, and where they hold the same inputs the sets of them, too.
   const std::vector<MovedSet>& SetsOf(size_t b, size_t way) {
     const BlockInstance& block = problem_.blocks[b];
     if (!block.options.empty()) return nothing_;
     const std::vector<int32_t>& saved = ways_[b][way].saved;
-    std::vector<MovedSet>& sets = sets_[{block.tape, saved}];
-    if (sets.empty()) sets = MovedSets(problem_.tapes[block.tape], saved, most_sets_);
+    std::vector<MovedSet>& sets = sets_[{block.tape, block.held_inputs, saved}];
+    if (sets.empty()) sets = MovedSets(problem_.tapes[block.tape], block.held_inputs, saved, most_sets_);
     return sets;
   }
 
@@ -68,7 +68,7 @@ class MovingSteps {
   const std::vector<std::vector<BlockPlan>>& ways_;
   const std::vector<MovedSet> nothing_{MovedSet{}};
   size_t most_sets_ = 0;
-  std::map<std::pair<int32_t, std::vector<int32_t>>, std::vector<MovedSet>> sets_;
+  std::map<std::tuple<int32_t, std::vector<int32_t>, std::vector<int32_t>>, std::vector<MovedSet>> sets_;
   std::vector<std::vector<MovingChoice>> choices_;
 };
 

@@ -10,16 +10,16 @@
 namespace tidetape::planner {
 namespace {
 
-// Two executions of a block that makes 10 bytes in 5 s from an input of 4 bytes, which only it holds. A byte costs 0.1 s there and
+// Two executions of a block that makes 10 bytes in 5 s from an input of 4 bytes, which only they hold. A byte costs 0.1 s there and
 // back.
 PlanningProblem TwoBlocks() {
   BlockTape tape{.name = "block"};
-  tape.storages = {{.bytes = 4, .kind = StorageKind::kBlockInput, .held_by_block = true}, {.bytes = 10}};
+  tape.storages = {{.bytes = 4, .kind = StorageKind::kBlockInput}, {.bytes = 10}};
   tape.ops = {{.name = "op", .cost_seconds = 5, .reads = {0}, .writes = {1}}};
   tape.consumed = {1};
   PlanningProblem problem;
   problem.tapes = {tape};
-  problem.blocks = {{.name = "first"}, {.name = "second"}};
+  problem.blocks = {{.name = "first", .held_inputs = {0}}, {.name = "second", .held_inputs = {0}}};
   problem.head_peak_bytes = 100;
   problem.host_bytes_limit = 1000;
   problem.host_bytes_per_second = 20;
@@ -72,13 +72,14 @@ TEST(StepMoves, InputsMakeRoomBelowTheLeastThatIsMeasured) {
     EXPECT_EQ(block.moved.front(), 0);
   }
   PlanningProblem others = TwoBlocks();
-  others.tapes[0].storages[0].held_by_block = false;
+  others.blocks[0].held_inputs.clear();
   EXPECT_FALSE(Solve(others, 92).feasible);
+  EXPECT_EQ(Solve(others, 96).blocks[1].moved_input_bytes, 4);
 }
 
 TEST(StepMoves, WhatComesBackIsThereInTheBackwardOfTheNextBlock) {
   PlanningProblem problem = TwoBlocks();
-  problem.tapes[0].storages[0].held_by_block = false;
+  for (BlockInstance& block : problem.blocks) block.held_inputs.clear();
   EXPECT_DOUBLE_EQ(SecondsOf(Solve(problem, 100)), 2);  // both move
   // The second block's own 10 bytes fit into its backward, the first one's do not.
   problem.blocks[1].backward_base_bytes = 85;
@@ -90,7 +91,7 @@ TEST(StepMoves, WhatComesBackIsThereInTheBackwardOfTheNextBlock) {
 
 TEST(StepMoves, WhatMovesIsThereUntilItsForwardEnds) {
   PlanningProblem problem = TwoBlocks();
-  problem.tapes[0].storages[0].held_by_block = false;
+  for (BlockInstance& block : problem.blocks) block.held_inputs.clear();
   problem.blocks[0].forward_base_bytes = 91;
   const StepPlan plan = Solve(problem, 100);
   EXPECT_EQ(plan.blocks[0].replay_seconds, 5);

@@ -9,6 +9,7 @@
 #include "planner/model/validate.h"
 #include "planner/step/movable.h"
 #include "planner/step/moving_bound.h"
+#include "planner/step/schedule_choice.h"
 #include "planner/step/step_memory.h"
 #include "planner/step/step_moves.h"
 
@@ -221,7 +222,8 @@ void StepPlanner::LowerTheLeastPeak() {
   std::vector<bool> searched(problem_.blocks.size(), false);
   const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[b]; };
   while (true) {
-    const LeastStep least = FindLeastStep(problem_, choices_, learn_);
+    const LeastStep least =
+        has_schedule() ? FindLeastInSchedule(problem_, choices_, learn_) : FindLeastStep(problem_, choices_, learn_);
     least_kept_peak_ = least.peak;
     int32_t chosen = least.peak.holder.phase == Phase::kBackward ? least.peak.holder.block : -1;
     if (!may_help(chosen)) {
@@ -339,6 +341,7 @@ void StepPlanner::Move(StepPlan& plan, int64_t limit) {
 }
 
 std::optional<StepBound> StepPlanner::Bound(int64_t limit) const {
+  if (has_schedule()) return BoundSchedule(problem_, hulls_, least_, std::min(limit, kMostBytes));
   const auto prefix_limits = PrefixLimits(problem_, least_, std::min(limit, kMostBytes));
   if (!prefix_limits.has_value()) return std::nullopt;
   return BoundStep(hulls_, *prefix_limits);
@@ -408,7 +411,22 @@ StepPlan StepPlanner::PlanOfChoices(const std::vector<int32_t>& ids, int64_t lim
 }
 
 // The limit is at least the least peak.
+StepPlan StepPlanner::FastestInSchedule(int64_t limit) {
+  const StepBound bound = *Bound(limit);
+  Choices choices = ChoicesNear(bound);
+  auto picks = PickInSchedule(problem_, choices, std::min(limit, kMostBytes), bound, learn_);
+  if (!picks.has_value()) {
+    choices = choices_;
+    picks = FindLeastInSchedule(problem_, choices, learn_).picks;
+  }
+  StepPlan plan = PlanOfChoices(IdsOf(choices, *picks), limit);
+  SetBound(plan, bound.seconds);
+  return plan;
+}
+
+// Likewise.
 StepPlan StepPlanner::FastestUnder(int64_t limit) {
+  if (has_schedule()) return FastestInSchedule(limit);
   const StepBound bound = *Bound(limit);
   const int64_t bytes = std::min(limit, kMostBytes);
   Choices choices = ChoicesNear(bound);
@@ -444,7 +462,8 @@ StepPlan StepPlanner::Plan(int64_t limit) { return PlanClosely(limit, {}); }
 StepPlan StepPlanner::PlanClosely(int64_t limit, const Effort& effort) {
   StepPlan plan = limit == kUnlimitedBytes ? KeepAll() : FastestUnder(std::max(limit, least_kept_peak_.bytes));
   const bool close = plan.replay_seconds - plan.lower_bound_seconds <= effort.gap_of_full_replay * full_seconds_;
-  if (effort.visits > 0 && !close && limit >= least_kept_peak_.bytes) Refine(plan, std::min(limit, kMostBytes), effort);
+  const bool may_refine = !has_schedule() && limit >= least_kept_peak_.bytes;
+  if (effort.visits > 0 && !close && may_refine) Refine(plan, std::min(limit, kMostBytes), effort);
   if (MayMove(problem_) && limit != kUnlimitedBytes) Move(plan, limit);
   plan.feasible = limit == 0 || plan.step_peak_bytes <= limit;
   return plan;
@@ -471,7 +490,7 @@ absl::StatusOr<BlockPlan> StepPlanner::EvaluateBlock(size_t b, std::vector<int32
   if (!plan.ok()) return plan.status();
   BlockPlan kept = ToBlockPlan(*plan, tape, block);
   if (moved.empty()) return kept;
-  const absl::StatusOr<MovedSet> set = MakeMovedSet(tape, kept.saved, moved);
+  const absl::StatusOr<MovedSet> set = MakeMovedSet(tape, block, kept.saved, moved);
   if (!set.ok()) return set.status();
   return MoveSet(std::move(kept), *set, problem_.host_bytes_per_second);
 }

@@ -30,7 +30,7 @@ class StepPlanner {
   // The fastest plan under the limit, over the vertices of each block's hull, "keep all" and lean plans, and what of them may be
   // moved; a limit of 0 and an infeasible limit give the fastest plan at the least peak, kUnlimitedBytes keeps everything.
   StepPlan Plan(int64_t limit);
-  // The same, and where the gap is wide a search for better plans and a better bound.
+  // The same, and where the gap is wide a search for better plans and a better bound; not under a schedule.
   StepPlan PlanClosely(int64_t limit, const Effort& effort);
   // The step plan of given plans, one list of saved storages a block (a block with options: the index of its option), and one of
   // moved storages where anything is moved.
@@ -47,6 +47,7 @@ class StepPlanner {
   const TapePlans& plans(size_t block) const { return *tapes_[problem_.blocks[block].tape]; }
   absl::StatusOr<BlockPlan> EvaluateBlock(size_t block, std::vector<int32_t> saved, const std::vector<int32_t>& moved) const;
   bool has_tape(size_t block) const { return problem_.blocks[block].options.empty(); }
+  bool has_schedule() const { return !problem_.schedule.empty(); }
   void PrepareBlock(size_t block);
   // The plan at a vertex of the block's hull, by what the cut says of it and what bounds all own peaks.
   Choice VertexChoice(size_t block, int32_t vertex);
@@ -73,6 +74,7 @@ class StepPlanner {
   void Refine(StepPlan& plan, int64_t limit, const Effort& effort);
   StepPlan KeepAll();
   StepPlan FastestUnder(int64_t limit);
+  StepPlan FastestInSchedule(int64_t limit);
 
   const PlanningProblem& problem_;
   const LearnOwnPeak learn_;

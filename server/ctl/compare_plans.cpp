@@ -96,6 +96,7 @@ void PrintText(const v1::Plan& before, const v1::Plan& after, const std::vector<
   table.Add({"limit", FormatLimit(before.memory_limit_bytes()), FormatLimit(after.memory_limit_bytes()), ""});
   bytes("step peak", before.step_peak_bytes(), after.step_peak_bytes());
   bytes("saved", before.saved_bytes(), after.saved_bytes());
+  if (before.moved_bytes() > 0 || after.moved_bytes() > 0) bytes("moved", before.moved_bytes(), after.moved_bytes());
   table.Add({"replay", FormatSeconds(before.replay_seconds()), FormatSeconds(after.replay_seconds()),
              Signed(after.replay_seconds() - before.replay_seconds())});
   table.Add({"gap", absl::StrFormat("%.3g %%", 100 * before.gap_ratio()), absl::StrFormat("%.3g %%", 100 * after.gap_ratio()), ""});

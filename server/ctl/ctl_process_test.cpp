@@ -223,7 +223,7 @@ TEST(CtlProcess, PlansAreCompared) {
   EXPECT_THAT(Ctl("compare example -o json").output, HasSubstr("\"newly_kept\":[\"aten::op2\"],\"no_longer_kept\":[]}"));
 }
 
-// The example's rivals and prices are worked out in server/what_if_answers_test.cpp.
+// The example's rivals and prices are worked out in server/questions/what_if_answers_test.cpp.
 TEST(CtlProcess, ALiveJobIsAskedWhatWouldBe) {
   PlannedJob job;
   const Outcome policies = Ctl("policies example");

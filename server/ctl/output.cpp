@@ -193,8 +193,12 @@ void PrintPlan(const v1::Plan& plan, std::ostream& out) {
   out << "limit        " << FormatLimit(plan.memory_limit_bytes()) << (plan.feasible() ? "" : "  (cannot be held)") << "\n"
       << "step peak    " << FormatBytes(plan.step_peak_bytes()) << " in " << HolderText(plan.peak_holder()) << "\n"
       << "least peak   " << FormatBytes(plan.least_peak_bytes()) << " in " << HolderText(plan.least_peak_holder()) << "\n"
-      << "saved        " << FormatBytes(plan.saved_bytes()) << "\n"
-      << "replay       " << FormatSeconds(plan.replay_seconds()) << ", at least " << FormatSeconds(plan.lower_bound_seconds())
+      << "saved        " << FormatBytes(plan.saved_bytes()) << "\n";
+  if (plan.moved_bytes() > 0) {
+    out << "moved        " << FormatBytes(plan.moved_bytes()) << " to host memory and back, " << FormatSeconds(plan.move_seconds())
+        << "\n";
+  }
+  out << "replay       " << FormatSeconds(plan.replay_seconds()) << ", at least " << FormatSeconds(plan.lower_bound_seconds())
       << absl::StrFormat(" (gap %.3g %%)\n", 100 * plan.gap_ratio());
   if (plan.has_pacing()) {
     out << "collectives  " << PacingText(plan.pacing()) << "; gathering all units once takes "
@@ -203,12 +207,20 @@ void PrintPlan(const v1::Plan& plan, std::ostream& out) {
         << " staging slots, staging in vacated slots: " << (plan.pacing().slot_reuse() ? "yes" : "no") << "\n";
   }
   out << "\n";
-  Table table({"BLOCK", "NAME", "SAVED", "REPLAY", "OWN PEAK", "VALUES KEPT", "OPS REPLAYED"});
+  std::vector<std::string> header = {"BLOCK", "NAME", "SAVED", "REPLAY", "OWN PEAK", "VALUES KEPT", "OPS REPLAYED"};
+  if (plan.moved_bytes() > 0) header.push_back("MOVED");
+  Table table(header);
   for (const v1::BlockPlan& block : plan.blocks()) {
-    table.Add({absl::StrCat(block.block()), block.name(), FormatBytes(block.saved_bytes()), FormatSeconds(block.replay_seconds()),
-               FormatBytes(block.own_peak_bytes()),
-               block.option() >= 0 ? absl::StrCat("option ", block.option()) : absl::StrCat(block.saved_size()),
-               absl::StrCat(block.replayed_size())});
+    std::vector<std::string> row = {
+        absl::StrCat(block.block()),
+        block.name(),
+        FormatBytes(block.saved_bytes()),
+        FormatSeconds(block.replay_seconds()),
+        FormatBytes(block.own_peak_bytes()),
+        block.option() >= 0 ? absl::StrCat("option ", block.option()) : absl::StrCat(block.saved_size()),
+        absl::StrCat(block.replayed_size())};
+    if (plan.moved_bytes() > 0) row.push_back(FormatBytes(block.moved_bytes()));
+    table.Add(row);
   }
   table.Print(out);
 }

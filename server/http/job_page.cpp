@@ -118,6 +118,10 @@ std::string NowSection(const JobPageInput& input) {
                          absl::StrCat(FormatSeconds(plan.replay_seconds()),
                                       Small(absl::StrFormat("a step; proven within %.3g %% of the best", 100 * plan.gap_ratio()))));
     figures.emplace_back("Kept for backward", FormatBytes(plan.saved_bytes()));
+    if (plan.moved_bytes() > 0) {
+      figures.emplace_back("Moved to host memory",
+                           FormatBytes(plan.moved_bytes()) + Small(FormatSeconds(plan.move_seconds()) + " a step there and back"));
+    }
     figures.emplace_back("Least possible peak", FormatBytes(plan.least_peak_bytes()) +
                                                     (plan.feasible() ? "" : Small("<span class=\"bad\">above the limit</span>")));
   }
@@ -205,7 +209,8 @@ std::string BlockSection(const JobPageInput& input) {
   std::string values;
   for (const BlockGroup& group : GroupBlocks(input)) {
     const v1::BlockPlan& plan = *group.plan;
-    const std::string kept = plan.option() >= 0 ? absl::StrCat("option ", plan.option()) : absl::StrCat(plan.saved_size());
+    std::string kept = plan.option() >= 0 ? absl::StrCat("option ", plan.option()) : absl::StrCat(plan.saved_size());
+    if (plan.moved_size() > 0) absl::StrAppend(&kept, " and ", plan.moved_size(), " moved");
     table.Add({NamesOf(group), FormatBytes(plan.saved_bytes()), kept, absl::StrCat(plan.replayed_size()),
                FormatSeconds(plan.replay_seconds()), FormatBytes(plan.own_peak_bytes())});
     if (group.values == nullptr || group.values->values().empty()) continue;

@@ -8,10 +8,14 @@ namespace tidetape::server {
 planner::MemoryProfile ProfileFromMessage(const v1::MemoryProfile& profile) {
   planner::MemoryProfile result;
   for (const v1::ProfiledBlock& block : profile.blocks()) {
-    result.blocks.push_back({block.structure_hash(), planner::FromProto(block.instance())});
+    result.blocks.push_back(
+        {block.structure_hash(), planner::FromProto(block.instance()), {block.held_inputs().begin(), block.held_inputs().end()}});
   }
   result.head_peak_bytes = profile.head_peak_bytes();
   result.optimizer_peak_bytes = profile.optimizer_peak_bytes();
+  result.host_bytes_limit = profile.host_bytes_limit();
+  result.host_bytes_per_second = profile.host_bytes_per_second();
+  for (const v1::ScheduledPart& part : profile.schedule()) result.schedule.push_back(planner::FromProto(part));
   result.steady = profile.steady();
   result.early = profile.early() && !profile.steady();
   return result;
@@ -34,10 +38,14 @@ v1::TapeCosts CostsToMessage(const planner::TapeCosts& costs) {
 planner::StepPlan PlanFromMessage(const v1::Plan& plan) {
   planner::StepPlan result;
   for (const v1::BlockPlan& block : plan.blocks()) {
-    result.blocks.emplace_back().saved.assign(block.saved().begin(), block.saved().end());
+    planner::BlockPlan& of_block = result.blocks.emplace_back();
+    of_block.saved.assign(block.saved().begin(), block.saved().end());
+    of_block.moved.assign(block.moved().begin(), block.moved().end());
   }
   result.step_peak_bytes = plan.step_peak_bytes();
   result.replay_seconds = plan.replay_seconds();
+  result.moved_bytes = plan.moved_bytes();
+  result.move_seconds = plan.move_seconds();
   result.feasible = plan.feasible();
   return result;
 }

@@ -172,9 +172,17 @@ absl::Status ValidateReport(const Sender& sender, const v1::StepReport& report) 
     const v1::MemoryProfile& profile = report.profile();
     check.Bytes(profile.head_peak_bytes(), "profile.head_peak_bytes");
     check.Bytes(profile.optimizer_peak_bytes(), "profile.optimizer_peak_bytes");
+    check.Bytes(profile.host_bytes_limit(), "profile.host_bytes_limit");
+    check.Seconds(profile.host_bytes_per_second(), "profile.host_bytes_per_second");
     check.Require(profile.blocks_size() > 0, "profile.blocks is empty; leave the profile out where nothing was measured");
     for (int i = 0; i < profile.blocks_size(); ++i) {
       CheckInstance(profile.blocks(i).instance(), absl::StrCat("profile.blocks[", i, "]"), check);
+    }
+    for (int i = 0; i < profile.schedule_size(); ++i) {
+      const int32_t block = profile.schedule(i).block();
+      check.Require(
+          block >= 0 && block < profile.blocks_size(),
+          absl::StrCat("profile.schedule[", i, "].block is ", block, ", but the profile has ", profile.blocks_size(), " blocks"));
     }
   }
   if (report.has_collectives()) CheckCollectives(report.collectives(), check);

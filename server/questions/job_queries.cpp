@@ -138,7 +138,7 @@ absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::Ex
   }
   v1::ExplainPlanResponse response;
   // Layers of one kind mostly share their tape and their plan.
-  std::map<std::pair<int32_t, std::vector<int32_t>>, std::vector<v1::ExplainedValue>> explained;
+  std::map<std::tuple<int32_t, std::vector<int32_t>, std::vector<int32_t>>, std::vector<v1::ExplainedValue>> explained;
   for (int k = 0; k < plan.blocks_size(); ++k) {
     if (request.has_block() && request.block() != k) continue;
     v1::ExplainedBlock* block = response.add_blocks();
@@ -147,11 +147,12 @@ absl::StatusOr<v1::ExplainPlanResponse> AnswerExplainPlan(Job& job, const v1::Ex
     if (!problem.blocks[k].options.empty()) continue;  // options have no values
     const int32_t tape = problem.blocks[k].tape;
     const std::vector<int32_t> saved(plan.blocks(k).saved().begin(), plan.blocks(k).saved().end());
-    auto it = explained.find({tape, saved});
+    const std::vector<int32_t> moved(plan.blocks(k).moved().begin(), plan.blocks(k).moved().end());
+    auto it = explained.find({tape, saved, moved});
     if (it == explained.end()) {
-      auto values = ExplainBlock(problem.tapes[tape], problem.blocks[k], saved);
+      auto values = ExplainBlock(problem.tapes[tape], problem.blocks[k], saved, moved);
       if (!values.ok()) return values.status();
-      it = explained.emplace(std::make_pair(tape, saved), *std::move(values)).first;
+      it = explained.emplace(std::make_tuple(tape, saved, moved), *std::move(values)).first;
     }
     block->mutable_values()->Add(it->second.begin(), it->second.end());
   }

@@ -58,9 +58,19 @@ std::string WhyReplayed(const Storage& storage, const v1::ExplainedValue& value,
 }  // namespace
 
 absl::StatusOr<std::vector<v1::ExplainedValue>> ExplainBlock(const BlockTape& tape, const planner::BlockInstance& instance,
-                                                             const std::vector<int32_t>& saved) {
+                                                             const std::vector<int32_t>& saved, const std::vector<int32_t>& moved) {
   const LoneBlock block(tape, instance);
-  const auto plan = block.Evaluate(saved);
+  // As far as replay goes a moved value is a saved one.
+  std::vector<int32_t> kept = saved;
+  for (const int32_t s : moved) {
+    if (s < 0 || static_cast<size_t>(s) >= tape.storages.size()) {
+      return absl::FailedPreconditionError(absl::StrCat("block '", tape.name, "': the plan moves storage ", s,
+                                                        ", but the tape has ", tape.storages.size(), " storages"));
+    }
+    if (tape.storages[s].kind == StorageKind::kIntermediate) kept.push_back(s);
+  }
+  std::sort(kept.begin(), kept.end());
+  const auto plan = block.Evaluate(kept);
   if (!plan.ok()) return plan.status();
 
   // Replay time by the storage that it makes; -1: nobody makes it.
@@ -73,12 +83,18 @@ absl::StatusOr<std::vector<v1::ExplainedValue>> ExplainBlock(const BlockTape& ta
   std::vector<v1::ExplainedValue> values;
   for (int32_t i = 0; i < static_cast<int32_t>(tape.storages.size()); ++i) {
     const Storage& storage = tape.storages[i];
-    if (storage.kind != StorageKind::kIntermediate) continue;
+    const bool is_moved = Contains(moved, i);
+    if (storage.kind != StorageKind::kIntermediate && !is_moved) continue;
     v1::ExplainedValue& value = values.emplace_back();
     value.set_storage(i);
     value.set_label(storage.label);
     value.set_site(storage.site);
     value.set_bytes(storage.bytes);
+    if (storage.kind != StorageKind::kIntermediate) {
+      value.set_action(v1::ACTION_MOVE);
+      value.set_why("moved: an input that nobody else holds until the block's backward");
+      continue;
+    }
     const bool is_saved = Contains(plan->saved, i);
     if (!is_saved && made_by_replay[i] < 0) {
       value.set_why("let go: backward does not read it, and no replay needs it");
@@ -98,8 +114,8 @@ absl::StatusOr<std::vector<v1::ExplainedValue>> ExplainBlock(const BlockTape& ta
       value.set_other_choice_bytes(changed->saved_bytes - plan->saved_bytes);
     }
     if (is_saved) {
-      value.set_action(Contains(plan->moved, i) ? v1::ACTION_MOVE : v1::ACTION_SAVE);
-      value.set_why(WhySaved(storage, value, can_change));
+      value.set_action(is_moved ? v1::ACTION_MOVE : v1::ACTION_SAVE);
+      value.set_why(absl::StrCat(is_moved ? "moved: " : "", WhySaved(storage, value, can_change)));
     } else {
       value.set_action(v1::ACTION_REPLAY);
       value.set_replay_seconds(made_by_replay[i]);

@@ -13,10 +13,11 @@
 
 namespace tidetape::server {
 
-// One entry an intermediate storage of the tape, in order. `saved` are the storages that the plan keeps. The rest of the step does
-// not matter: blocks meet only in the sum of saved bytes.
+// One entry an intermediate storage of the tape and one a block input that moves, in order. `saved` are the storages that the plan
+// keeps on the device, `moved` those that it moves to host memory, both ascending. The rest of the step does not matter: blocks
+// meet only in their sums of bytes.
 absl::StatusOr<std::vector<v1::ExplainedValue>> ExplainBlock(const planner::BlockTape& tape, const planner::BlockInstance& instance,
-                                                             const std::vector<int32_t>& saved);
+                                                             const std::vector<int32_t>& saved, const std::vector<int32_t>& moved);
 
 }  // namespace tidetape::server
 

@@ -25,9 +25,9 @@ NOTHING_SAVED = Variant("tidetape, nothing saved", lambda training: _attach(trai
 ALL_SAVED = Variant("tidetape, all saved", lambda training: _attach(training, "max", "none"))
 
 
-def planned(name, memory_limit):
+def planned(name, memory_limit, host_memory_limit=None):
     """Tidetape under a limit on the step peak, with its own planner."""
-    return Variant(name, lambda training: _attach(training, memory_limit, "local"))
+    return Variant(name, lambda training: _attach(training, memory_limit, "local", host_memory_limit))
 
 
 def selective_policies(with_experts):
@@ -66,7 +66,13 @@ BARE_REDISPATCH = Variant("bare redispatch", _within(lambda native: native.BareR
 RECORDING_WITHOUT_HOOKS = Variant("recording without saved-tensor hooks", _within(lambda native: native.RecordingWithoutHooks()))
 
 
-def _attach(training, memory_limit, planner):
+def _attach(training, memory_limit, planner, host_memory_limit=None):
     import tidetape
 
-    return tidetape.attach(training.model, blocks=training.blocks, memory_limit=memory_limit, planner=planner)
+    return tidetape.attach(
+        training.model,
+        blocks=training.blocks,
+        memory_limit=memory_limit,
+        host_memory_limit=host_memory_limit,
+        planner=planner,
+    )

@@ -56,7 +56,7 @@ class BorrowedReport {
         const planner::BlockInstance& instance = block.instance;
         blocks_.push_back({instance.name.c_str(), block.structure_hash, instance.forward_base_bytes, instance.backward_base_bytes,
                            instance.backward_transient_bytes, Data(instance.gradient_live_bytes), Data(instance.start_live_bytes),
-                           instance.gradient_live_bytes.size()});
+                           instance.gradient_live_bytes.size(), block.held_inputs.data(), block.held_inputs.size()});
       }
       report_.has_profile = 1;
       report_.steady = profile->steady;
@@ -65,6 +65,15 @@ class BorrowedReport {
       report_.num_blocks = blocks_.size();
       report_.head_peak_bytes = profile->head_peak_bytes;
       report_.optimizer_peak_bytes = profile->optimizer_peak_bytes;
+      report_.host_bytes_limit = profile->host_bytes_limit;
+      report_.host_bytes_per_second = profile->host_bytes_per_second;
+      for (const planner::ScheduledPart& part : profile->schedule) {
+        schedule_.push_back(part.phase == planner::Phase::kHead      ? 0
+                            : part.phase == planner::Phase::kForward ? part.block + 1
+                                                                     : -(part.block + 1));
+      }
+      report_.schedule = schedule_.data();
+      report_.num_schedule = schedule_.size();
     }
     for (const planner::TapeCosts& tape : costs) {
       costs_.push_back(
@@ -81,6 +90,7 @@ class BorrowedReport {
   static const int64_t* Data(const std::vector<int64_t>& list) { return list.empty() ? nullptr : list.data(); }
 
   std::vector<tt_profiled_block> blocks_;
+  std::vector<int32_t> schedule_;
   std::vector<tt_tape_costs> costs_;
   tt_step_report report_;
 };

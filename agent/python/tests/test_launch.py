@@ -82,6 +82,7 @@ def test_attaches_once_just_before_the_first_forward_for_training(tmp_path, atta
         assert sys.argv[1:] == ["--lr", "3"] and __name__ == "__main__"
         """,
         "--memory-limit=3GiB",
+        "--host-memory-limit=1GiB",
         "--blocks=layers.*",
         "--planner=there:50",
     )
@@ -90,6 +91,7 @@ def test_attaches_once_just_before_the_first_forward_for_training(tmp_path, atta
     assert settings == {
         "blocks": ["layers.*"],
         "memory_limit": "3GiB",
+        "host_memory_limit": "1GiB",
         "planner": "there:50",
         "job": None,
         "existing": "replace",
@@ -162,9 +164,17 @@ def test_the_scripts_failure_is_its_own_and_detaches(tmp_path, attached):
 
 
 def test_the_environment_carries_the_same_settings(monkeypatch):
-    for name, value in {"MODEL": "Qwen", "MEMORY_LIMIT": "min", "JOB": "j", "EXISTING": "keep", "DISABLE": "1"}.items():
+    given = {
+        "MODEL": "Qwen",
+        "MEMORY_LIMIT": "min",
+        "HOST_MEMORY_LIMIT": "1GiB",
+        "JOB": "j",
+        "EXISTING": "keep",
+        "DISABLE": "1",
+    }
+    for name, value in given.items():
         monkeypatch.setenv(f"TIDETAPE_{name}", value)
-    expected = Settings(model="Qwen", memory_limit="min", job="j", existing="keep", disable=True)
+    expected = Settings(model="Qwen", memory_limit="min", host_memory_limit="1GiB", job="j", existing="keep", disable=True)
     assert launch.parse_arguments(["train.py"]) == (expected, False, ["train.py"])
     settings, as_module, command = launch.parse_arguments(["--memory-limit=max", "--module", "pkg.train", "--model", "x"])
     assert (settings.memory_limit, settings.model, as_module, command) == ("max", "Qwen", True, ["pkg.train", "--model", "x"])

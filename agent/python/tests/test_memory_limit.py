@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from tidetape.memory_limit import cgroup_limit_bytes, device_memory_bytes, parse_memory_limit
+from tidetape.memory_limit import cgroup_limit_bytes, device_memory_bytes, parse_host_memory_limit, parse_memory_limit
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,22 @@ def test_percentages_are_of_this_ranks_share(monkeypatch):
 def test_a_percentage_of_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="device meta"):
         parse_memory_limit("90%", "meta")
+
+
+@pytest.mark.parametrize(("value", "limit"), [(None, 0), (17, 17), ("2KiB", 2048), ("1.5KB", 1500)])
+def test_host_memory_may_be_given_or_not(value, limit):
+    assert parse_host_memory_limit(value) == limit
+
+
+def test_a_share_of_the_hosts_memory(monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert parse_host_memory_limit("50%") == parse_memory_limit("50%")
+
+
+@pytest.mark.parametrize("value", ["min", "MAX", 0, -1, "-3GiB", True, 1.5, "3 furlongs"])
+def test_host_memory_is_an_amount(value):
+    with pytest.raises(ValueError, match=r"^host_memory_limit="):
+        parse_host_memory_limit(value)
 
 
 def write(path, text):

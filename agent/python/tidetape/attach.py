@@ -12,7 +12,7 @@ from .blocks import compiled_reason, find_blocks, unwrap
 from .existing import POLICIES, handle_existing
 from .fsdp.options import CollectiveOptions
 from .idle_session import IdleSession
-from .memory_limit import parse_memory_limit
+from .memory_limit import parse_host_memory_limit, parse_memory_limit
 
 _log = logging.getLogger("tidetape")
 
@@ -22,6 +22,7 @@ def attach(
     *,
     blocks: str | Sequence[str | nn.Module] | None = None,
     memory_limit: int | str = "90%",
+    host_memory_limit: int | str | None = None,
     planner: str = "local",
     job: str | None = None,
     existing: str = "replace",
@@ -34,6 +35,9 @@ def attach(
     memory_limit: on the step peak of this process, everything alive counted: bytes, "3.5GiB", "90%" (of the device; on CPU of the
         cgroup's or the machine's memory, shared among the ranks of the host), "min" (as little as possible) or "max" (keep
         everything).
+    host_memory_limit: host memory of this process for values that are moved there after a block's forward and back before its
+        backward, where that is faster than replaying them or makes room for blocks' inputs: bytes, "4GiB", "10%" (of the host's
+        memory, shared among its ranks), or None (nothing is moved). On CPU such values wait in a file, see TIDETAPE_HOST_DIR.
     planner: "local" (embedded in this process), "host:port" of a tidetape-server (several with commas between where they stand
         by for each other), or "none" (nothing is planned: nothing is
         saved, or everything with memory_limit="max").
@@ -50,6 +54,7 @@ def attach(
     if planner not in ("local", "none") and ":" not in planner:
         raise ValueError(f'planner is {planner!r}; it must be "local", "none" or "host:port"')
     limit = parse_memory_limit(memory_limit)
+    host_limit = parse_host_memory_limit(host_memory_limit)
     collective_options = CollectiveOptions.of(collectives)
     if session.current() is not None:
         raise ValueError(
@@ -73,7 +78,7 @@ def attach(
     for reason in sorted(set(checkpointing.unmanaged.values())):
         names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
         _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
-    attached = session.Session(model, managed, limit, planner, job, checkpointing)
+    attached = session.Session(model, managed, limit, host_limit, planner, job, checkpointing)
     if collective_options.mode != "stock":
         attached.take_over_collectives(collective_options)
     session._set_current(attached)

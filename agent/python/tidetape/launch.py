@@ -23,7 +23,7 @@ from torch import nn
 import tidetape
 from tidetape.blocks import compiled_reason, find_blocks
 from tidetape.existing import POLICIES, find_checkpointing
-from tidetape.memory_limit import parse_memory_limit
+from tidetape.memory_limit import parse_host_memory_limit, parse_memory_limit
 
 _FALSE = ("", "0", "false", "no", "off")
 
@@ -37,6 +37,7 @@ class Settings:
     # Name globs, separated by commas.
     blocks: str | None = None
     memory_limit: str = "90%"
+    host_memory_limit: str | None = None
     planner: str = "local"
     job: str | None = None
     existing: str = "replace"
@@ -46,13 +47,14 @@ class Settings:
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-        names = ("model", "blocks", "memory_limit", "planner", "job", "existing")
+        names = ("model", "blocks", "memory_limit", "host_memory_limit", "planner", "job", "existing")
         given = {name: environment[f"TIDETAPE_{name.upper()}"] for name in names if environment.get(f"TIDETAPE_{name.upper()}")}
         return Settings(**given, disable=environment.get("TIDETAPE_DISABLE", "").lower() not in _FALSE)
 
     def check(self) -> None:
         """Raises ValueError for a setting that could never work, before the script spends time on its start."""
         parse_memory_limit(self.memory_limit)
+        parse_host_memory_limit(self.host_memory_limit)
         if self.existing not in POLICIES:
             raise ValueError(f"existing={self.existing!r}: it takes one of {', '.join(POLICIES)}")
         if self.planner != "local" and re.fullmatch(r".+:\d+", self.planner) is None:
@@ -121,7 +123,8 @@ def describe(model: nn.Module, settings: Settings) -> str:
         lines.append(f"  checkpointing is on ({kinds}); existing={settings.existing}")
     limit = parse_memory_limit(settings.memory_limit, next(model.parameters()).device)
     said = {0: "as little as possible", -1: "none"}.get(limit, f"{limit:,} bytes")
-    lines.append(f"  memory limit {settings.memory_limit} ({said}), planner {settings.planner}")
+    host = f", host memory limit {settings.host_memory_limit}" if settings.host_memory_limit else ""
+    lines.append(f"  memory limit {settings.memory_limit} ({said}){host}, planner {settings.planner}")
     return "\n".join(lines)
 
 
@@ -140,6 +143,12 @@ def parse_arguments(arguments: Sequence[str]) -> tuple[Settings, bool, list[str]
     parser.add_argument("--blocks", default=environment.blocks, metavar="GLOB", help='as in "model.layers.*"; several with commas')
     parser.add_argument(
         "--memory-limit", default=environment.memory_limit, metavar="X", help='bytes, "3.5GiB", "90%%", "min", "max"'
+    )
+    parser.add_argument(
+        "--host-memory-limit",
+        default=environment.host_memory_limit,
+        metavar="X",
+        help='host memory for moved values: bytes, "4GiB", "10%%" (default: nothing is moved)',
     )
     parser.add_argument("--planner", default=environment.planner, metavar="X", help='"local" or host:port of a tidetape-server')
     parser.add_argument("--job", default=environment.job, help="name of the job at the planner")
@@ -175,6 +184,7 @@ def run(settings: Settings, as_module: bool, command: list[str]) -> None:
                 model,
                 blocks=settings.block_globs(),
                 memory_limit=settings.memory_limit,
+                host_memory_limit=settings.host_memory_limit,
                 planner=settings.planner,
                 job=settings.job,
                 existing=settings.existing,

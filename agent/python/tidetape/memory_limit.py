@@ -48,6 +48,19 @@ def parse_memory_limit(value: int | str, device: torch.device | str = "cpu") -> 
     return limit
 
 
+def parse_host_memory_limit(value: int | str | None) -> int:
+    """The limit on what one rank moves to host memory, in bytes; 0 for None. Raises ValueError on a value that makes no sense."""
+    if value is None:
+        return 0
+    try:
+        limit = parse_memory_limit(value)
+    except ValueError as error:
+        raise ValueError(f"host_{error}") from None
+    if limit in (LEAST_MEMORY, KEEP_EVERYTHING):
+        raise ValueError(f'host_memory_limit={value!r}: write bytes (an int), "3.5GiB", "3500MB", "10%" or None')
+    return limit
+
+
 def device_memory_bytes(device: torch.device | str = "cpu") -> int:
     """Memory that one rank may use: all of a CUDA device; on CPU the cgroup's limit or the machine's memory, whichever is less,
     shared evenly by the LOCAL_WORLD_SIZE ranks of the host. Bytes."""

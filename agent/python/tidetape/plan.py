@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PlannedBlock:
-    """What a plan does in one block: numbers of saved storages and replayed ops, and what they cost."""
+    """What a plan does in one block: numbers of saved and moved storages and of replayed ops, and what they cost."""
 
     name: str
     saved: int
     replayed: int
+    moved: int
     saved_bytes: int
+    moved_bytes: int
     replay_seconds: float
     own_peak_bytes: int
 
@@ -26,6 +28,8 @@ class Plan:
     step_peak_bytes: int = 0
     replay_seconds: float = 0.0
     saved_bytes: int = 0
+    moved_bytes: int = 0
+    move_seconds: float = 0.0
     lower_bound_seconds: float = 0.0
     gap_ratio: float = 0.0
     feasible: bool = True

@@ -43,6 +43,7 @@ class Session:
         model: nn.Module,
         blocks: list[tuple[str, nn.Module]],
         memory_limit_bytes: int,
+        host_limit_bytes: int,
         planner: str,
         job: str | None,
         existing: ExistingCheckpointing,
@@ -50,6 +51,8 @@ class Session:
         audit = _audit_mode(os.environ.get("TIDETAPE_AUDIT", ""))
         self.native = _native._C.Session(memory_limit_bytes)
         self.native.set_audit(audit)
+        if host_limit_bytes > 0:
+            self._use_host_memory(host_limit_bytes)
         self.unmanaged: dict[str, str] = dict(existing.unmanaged)
         """Blocks that run without Tidetape, and why."""
         self._planner = planner
@@ -80,6 +83,14 @@ class Session:
         own = weakref.ref(self)
         self._hooks.append(register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()))
         self._block_names = [name for name, _ in blocks]
+
+    def _use_host_memory(self, limit_bytes: int) -> None:
+        self.native.set_host_limit(limit_bytes)
+        if self.native.host_bytes_per_second() == 0:
+            _log.warning(
+                "tidetape: no value is moved to host memory, there is nowhere to put it; set TIDETAPE_HOST_DIR to a directory that "
+                "can be written"
+            )
 
     def take_over_collectives(self, options: CollectiveOptions) -> None:
         """Replaces FSDP2's collectives from the model's next all-gather on. On all ranks, or on none."""
