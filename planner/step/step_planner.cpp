@@ -16,13 +16,6 @@
 namespace tidetape::planner {
 namespace {
 
-// Vertices of a hull among the choices: so many spread over its bytes, and so many on each side of the bound's point. Few blocks
-// need many choices each, so that their bytes add up to just below the limit; many blocks need few.
-int32_t SpreadVertices(size_t blocks) {
-  return static_cast<int32_t>(std::clamp<size_t>(2048 / std::max<size_t>(blocks, 1), 8, 64));
-}
-int32_t NearVertices(size_t blocks) { return static_cast<int32_t>(std::clamp<size_t>(256 / std::max<size_t>(blocks, 1), 1, 16)); }
-
 // Ops that the searches for lean plans of one problem visit together: about a fortieth of a second.
 constexpr int64_t kLeanVisits = 500'000;
 
@@ -34,36 +27,11 @@ constexpr int64_t kFewestChoices = 4;
 // Seconds that differ by a smaller share are equal.
 constexpr double kRounding = 1e-12;
 
-// Ids of choices: options; or vertices of the hull, plans that the refinement found from kFirstFound on, and below kKeepAllChoice
-// lean plans.
-constexpr int32_t kKeepAllChoice = -1;
-constexpr int32_t kFirstFound = 1 << 24;
-
 std::vector<BlockMemory> MemoryOf(const std::vector<BlockPlan>& blocks) {
   std::vector<BlockMemory> memory;
   memory.reserve(blocks.size());
   for (const BlockPlan& block : blocks) memory.push_back(MemoryOf(block));
   return memory;
-}
-
-BlockPlan ToBlockPlan(const TapePlan& plan, const BlockTape& tape, const BlockInstance& instance) {
-  return {.saved = plan.saved,
-          .replayed = plan.replayed,
-          .moved = {},
-          .saved_bytes = plan.saved_bytes,
-          .replay_seconds = plan.replay_seconds,
-          .own_peak_bytes = OwnPeakBytes(tape, instance, plan.profile)};
-}
-
-BlockPlan ToBlockPlan(const BlockInstance& instance, int32_t option) {
-  const BlockOption& chosen = instance.options[option];
-  return {.saved = {},
-          .replayed = {},
-          .moved = {},
-          .saved_bytes = chosen.saved_bytes,
-          .replay_seconds = chosen.seconds,
-          .own_peak_bytes = chosen.own_peak_bytes,
-          .option = option};
 }
 
 // The bound lies above the plan only by rounding.
@@ -73,32 +41,6 @@ void SetBound(StepPlan& plan, double seconds) {
   plan.gap_ratio = gap <= 0                       ? 0
                    : plan.lower_bound_seconds > 0 ? gap / plan.lower_bound_seconds
                                                   : std::numeric_limits<double>::infinity();
-}
-
-// About `count` of the vertices from `first` to `last` at even distances of bytes, both ends among them.
-std::vector<int32_t> SpreadOver(const std::vector<Frontier::Vertex>& vertices, int32_t first, int32_t last, int32_t count) {
-  std::vector<int32_t> spread;
-  const int64_t most = vertices[first].bytes, step = (most - vertices[last].bytes) / (count - 1);
-  for (int32_t v = first; v <= last; ++v) {
-    const int64_t due = most - step * static_cast<int64_t>(spread.size());
-    if (last - first < count || vertices[v].bytes <= due || v == last) spread.push_back(v);
-  }
-  return spread;
-}
-
-// Those within `around` of `center`.
-std::vector<int32_t> Around(const std::vector<Frontier::Vertex>& vertices, int32_t center, int32_t around) {
-  const int32_t last = static_cast<int32_t>(vertices.size()) - 1;
-  std::vector<int32_t> chosen;
-  for (int32_t v = std::max(0, center - around); v <= std::min(last, center + around); ++v) chosen.push_back(v);
-  return chosen;
-}
-
-// The richest vertex with at most so many bytes, or else the leanest.
-int32_t VertexAt(const std::vector<Frontier::Vertex>& vertices, int64_t bytes) {
-  const auto at = std::partition_point(vertices.begin(), vertices.end() - 1,
-                                       [&](const Frontier::Vertex& vertex) { return vertex.bytes > bytes; });
-  return static_cast<int32_t>(at - vertices.begin());
 }
 
 // Leaves each block at most so many choices: those that cost the least above the bound's prices.
@@ -124,95 +66,14 @@ std::vector<int32_t> IdsOf(const Choices& choices, const std::vector<int32_t>& p
 
 absl::StatusOr<std::unique_ptr<StepPlanner>> StepPlanner::Create(const PlanningProblem& problem) {
   if (absl::Status status = ValidateProblem(problem); !status.ok()) return status;
-  std::unique_ptr<StepPlanner> planner(new StepPlanner(problem));
-  planner->tapes_.resize(problem.tapes.size());
-  for (const BlockInstance& block : problem.blocks) {
-    if (!block.options.empty() || planner->tapes_[block.tape] != nullptr) continue;
-    auto plans = TapePlans::Create(problem.tapes[block.tape]);
-    if (!plans.ok()) {
-      return absl::Status(plans.status().code(), absl::StrCat("tapes[", block.tape, "], ", plans.status().message()));
-    }
-    planner->tapes_[block.tape] = *std::move(plans);
-  }
-  planner->option_hulls_.resize(problem.blocks.size());
-  for (size_t b = 0; b < problem.blocks.size(); ++b) planner->PrepareBlock(b);
-
+  auto blocks = BlockChoices::Create(problem);
+  if (!blocks.ok()) return blocks.status();
+  std::unique_ptr<StepPlanner> planner(new StepPlanner(problem, *std::move(blocks)));
   planner->LowerTheLeastPeak();
   planner->least_peak_ = planner->least_kept_peak_;
   if (MayMove(problem)) planner->FindLeastWithMoves();
-  for (const std::vector<HullPoint>* hull : planner->hulls_) planner->full_seconds_ += hull->back().seconds;
+  for (const std::vector<HullPoint>* hull : planner->blocks_->hulls()) planner->full_seconds_ += hull->back().seconds;
   return planner;
-}
-
-void StepPlanner::PrepareBlock(size_t b) {
-  const BlockInstance& block = problem_.blocks[b];
-  if (has_tape(b)) {
-    hulls_.push_back(&plans(b).bound());
-    own_peaks_.push_back(plans(b).RangeOfOwnPeaks(block));
-    least_.push_back({plans(b).bound().back().bytes, own_peaks_[b].least_bytes});
-    choices_.push_back(SpreadChoices(b));
-    return;
-  }
-  std::vector<HullPoint> points;
-  std::vector<Choice> choices;
-  BlockLeast least{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::max()};
-  for (size_t o = 0; o < block.options.size(); ++o) {
-    const BlockOption& option = block.options[o];
-    points.push_back({option.saved_bytes, option.seconds});
-    choices.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds, static_cast<int32_t>(o)});
-    least.saved_bytes = std::min(least.saved_bytes, option.saved_bytes);
-    least.own_peak_bytes = std::min(least.own_peak_bytes, option.own_peak_bytes);
-  }
-  option_hulls_[b] = LowerHull(std::move(points));
-  hulls_.push_back(&option_hulls_[b]);
-  own_peaks_.emplace_back();
-  least_.push_back(least);
-  KeepParetoChoices(choices);
-  choices_.push_back(std::move(choices));
-}
-
-Choice StepPlanner::VertexChoice(size_t b, int32_t vertex) {
-  TapePlans& tape = *tapes_[problem_.blocks[b].tape];
-  // Where the cut is not exact, the plan may cost less than it says.
-  if (!tape.exact()) return KnownChoice(b, tape.AtVertex(vertex), vertex);
-  const Frontier::Vertex& at = tape.vertices()[vertex];
-  const OwnPeakRange& range = own_peaks_[b];
-  return {at.bytes, range.most_bytes, at.seconds, vertex,
-          range.most_bytes - std::max(range.least_bytes, at.bytes + range.standing_bytes)};
-}
-
-Choice StepPlanner::KnownChoice(size_t b, const TapePlan& plan, int32_t id) const {
-  const BlockInstance& block = problem_.blocks[b];
-  return {plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds, id};
-}
-
-void StepPlanner::FindOwnPeak(size_t b, Choice& choice) {
-  if (choice.doubt_bytes == 0) return;
-  const BlockInstance& block = problem_.blocks[b];
-  choice.own_peak_bytes = OwnPeakBytes(problem_.tapes[block.tape], block, tapes_[block.tape]->AtVertex(choice.id).profile);
-  choice.doubt_bytes = 0;
-}
-
-// Adds those of the vertices that are not among the choices.
-void StepPlanner::AddVertices(size_t b, const std::vector<int32_t>& vertices, std::vector<Choice>& choices) {
-  const size_t known = choices.size();
-  for (int32_t vertex : vertices) {
-    const bool there =
-        std::any_of(choices.begin(), choices.begin() + known, [&](const Choice& choice) { return choice.id == vertex; });
-    if (!there) choices.push_back(VertexChoice(b, vertex));
-  }
-  if (choices.size() == known) return;
-  std::stable_sort(choices.begin(), choices.end(), [](const Choice& x, const Choice& y) { return x.saved_bytes < y.saved_bytes; });
-}
-
-// Vertices spread over the hull, and "keep all".
-std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
-  TapePlans& tape = *tapes_[problem_.blocks[b].tape];
-  const int32_t last = static_cast<int32_t>(tape.vertices().size()) - 1;
-  std::vector<Choice> choices{KnownChoice(b, tape.KeepAll(), kKeepAllChoice)};
-  AddVertices(b, SpreadOver(tape.vertices(), 0, last, SpreadVertices(problem_.blocks.size())), choices);
-  KeepParetoChoices(choices);
-  return choices;
 }
 
 // Lean plans are searched only where they may lower the least peak: for the block that holds it, or else for the one that saves the
@@ -220,17 +81,18 @@ std::vector<Choice> StepPlanner::SpreadChoices(size_t b) {
 void StepPlanner::LowerTheLeastPeak() {
   int64_t visits = kLeanVisits;
   std::vector<bool> searched(problem_.blocks.size(), false);
-  const auto may_help = [&](int32_t b) { return b >= 0 && has_tape(b) && !searched[b]; };
+  const auto may_help = [&](int32_t b) { return b >= 0 && blocks_->has_tape(b) && !searched[b]; };
+  Choices& choices = blocks_->spread();
   while (true) {
     const LeastStep least =
-        has_schedule() ? FindLeastInSchedule(problem_, choices_, learn_) : FindLeastStep(problem_, choices_, learn_);
+        has_schedule() ? FindLeastInSchedule(problem_, choices, learn_) : FindLeastStep(problem_, choices, learn_);
     least_kept_peak_ = least.peak;
     int32_t chosen = least.peak.holder.phase == Phase::kBackward ? least.peak.holder.block : -1;
     if (!may_help(chosen)) {
       int64_t most = 0;
-      for (size_t b = 0; b < choices_.size(); ++b) {
+      for (size_t b = 0; b < choices.size(); ++b) {
         // Choices come by rising bytes.
-        const int64_t forced = choices_[b][least.picks[b]].saved_bytes - choices_[b].front().saved_bytes;
+        const int64_t forced = choices[b][least.picks[b]].saved_bytes - choices[b].front().saved_bytes;
         if (forced <= most || !may_help(static_cast<int32_t>(b))) continue;
         most = forced;
         chosen = static_cast<int32_t>(b);
@@ -238,73 +100,8 @@ void StepPlanner::LowerTheLeastPeak() {
     }
     if (!may_help(chosen) || visits <= 0) return;
     searched[chosen] = true;
-    AddLeanVertices(chosen);
-    AddLeanChoices(chosen, visits);
+    blocks_->AddLean(chosen, visits);
   }
-}
-
-// The neighbours of the vertex with the least own peak.
-void StepPlanner::AddLeanVertices(size_t b) {
-  const Choice* leanest = nullptr;
-  for (Choice& choice : choices_[b]) {
-    FindOwnPeak(b, choice);
-    const bool is_vertex = choice.id > kKeepAllChoice;
-    if (is_vertex && (leanest == nullptr || choice.own_peak_bytes < leanest->own_peak_bytes)) leanest = &choice;
-  }
-  if (leanest == nullptr) return;
-  AddVertices(b, Around(plans(b).vertices(), leanest->id, NearVertices(choices_.size())), choices_[b]);
-  KeepParetoChoices(choices_[b]);
-}
-
-// Searches for one block, and offers what is found to all blocks with its tape.
-void StepPlanner::AddLeanChoices(size_t searched, int64_t& visits) {
-  const int32_t tape = problem_.blocks[searched].tape;
-  const size_t known = tapes_[tape]->lean_plans().size();
-  tapes_[tape]->SearchLeanPlans(problem_.blocks[searched], visits);
-  const std::vector<TapePlan>& plans = tapes_[tape]->lean_plans();
-  for (size_t b = 0; b < choices_.size(); ++b) {
-    if (!has_tape(b) || problem_.blocks[b].tape != tape) continue;
-    for (size_t i = known; i < plans.size(); ++i) {
-      choices_[b].push_back(KnownChoice(b, plans[i], kKeepAllChoice - 1 - static_cast<int32_t>(i)));
-    }
-    KeepParetoChoices(choices_[b]);
-  }
-}
-
-// The spread choices, and for blocks with tapes the vertices around the bound's point.
-Choices StepPlanner::ChoicesNear(const StepBound& bound) {
-  Choices choices = choices_;
-  const int32_t near = NearVertices(choices.size());
-  for (size_t b = 0; b < choices.size(); ++b) {
-    if (!has_tape(b)) continue;
-    const std::vector<Frontier::Vertex>& vertices = plans(b).vertices();
-    AddVertices(b, Around(vertices, VertexAt(vertices, bound.saved_bytes[b]), near), choices[b]);
-  }
-  return choices;
-}
-
-// Adds the vertices that cost at most so much above the bound's prices, or some of them where they are many: no other one is part
-// of a plan that exceeds the bound by less.
-void StepPlanner::AddWithin(const StepBound& bound, double seconds, Choices& choices) {
-  for (size_t b = 0; b < choices.size(); ++b) {
-    if (!has_tape(b)) continue;
-    const std::vector<Frontier::Vertex>& vertices = plans(b).vertices();
-    const auto within = [&](int32_t v) { return ExcessSeconds(bound, b, vertices[v].bytes, vertices[v].seconds) <= seconds; };
-    // The hull is convex, so they are neighbours.
-    const int32_t at = VertexAt(vertices, bound.saved_bytes[b]), last = static_cast<int32_t>(vertices.size()) - 1;
-    int32_t first = at, end = at;
-    while (first > 0 && within(first - 1)) --first;
-    while (end < last && within(end + 1)) ++end;
-    AddVertices(b, SpreadOver(vertices, first, end, SpreadVertices(choices.size())), choices[b]);
-  }
-}
-
-// Ops that are visited to find out the own peak of one choice of each tape.
-int64_t StepPlanner::VisitsAChoice() const {
-  int64_t visits = 1;
-  for (size_t t = 0; t < tapes_.size(); ++t)
-    visits += tapes_[t] == nullptr ? 0 : static_cast<int64_t>(problem_.tapes[t].ops.size());
-  return visits;
 }
 
 // Over the corners of the hulls, as in FastestUnder.
@@ -317,7 +114,7 @@ std::vector<std::vector<BlockPlan>> StepPlanner::WaysOf(const Choices& choices) 
 }
 
 void StepPlanner::FindLeastWithMoves() {
-  least_moving_ = LeanestWithMoves(problem_, WaysOf(choices_));
+  least_moving_ = LeanestWithMoves(problem_, WaysOf(blocks_->spread()));
   if (least_moving_.empty()) return;
   const StepPeak moving = FindStepPeak(problem_, MemoryOf(least_moving_));
   if (moving.bytes < least_peak_.bytes) least_peak_ = moving;
@@ -326,7 +123,7 @@ void StepPlanner::FindLeastWithMoves() {
 // Replaces the plan, made without moves, by a better one with moves where there is one, and its bound by one that holds with moves.
 void StepPlanner::Move(StepPlan& plan, int64_t limit) {
   const int64_t reachable = std::max(std::min(limit, kMostBytes), least_peak_.bytes);
-  const std::optional<MovingBound> bound = BoundMovingStep(problem_, hulls_, least_, reachable);
+  const std::optional<MovingBound> bound = BoundMovingStep(problem_, blocks_->hulls(), blocks_->least(), reachable);
   const auto offer = [&](std::vector<BlockPlan> blocks) {
     if (blocks.empty()) return;
     StepPlan moving = MakeStepPlan(std::move(blocks), limit);
@@ -335,27 +132,22 @@ void StepPlanner::Move(StepPlan& plan, int64_t limit) {
   };
   offer(least_moving_);
   if (bound.has_value()) {
-    offer(FastestWithMoves(problem_, WaysOf(ChoicesNear({.saved_bytes = bound->kept_bytes})), reachable));
+    offer(FastestWithMoves(problem_, WaysOf(blocks_->Near(bound->kept_bytes)), reachable));
   }
   SetHullBound(plan, limit);
 }
 
 std::optional<StepBound> StepPlanner::Bound(int64_t limit) const {
-  if (has_schedule()) return BoundSchedule(problem_, hulls_, least_, std::min(limit, kMostBytes));
-  const auto prefix_limits = PrefixLimits(problem_, least_, std::min(limit, kMostBytes));
+  if (has_schedule()) return BoundSchedule(problem_, blocks_->hulls(), blocks_->least(), std::min(limit, kMostBytes));
+  const auto prefix_limits = PrefixLimits(problem_, blocks_->least(), std::min(limit, kMostBytes));
   if (!prefix_limits.has_value()) return std::nullopt;
-  return BoundStep(hulls_, *prefix_limits);
+  return BoundStep(blocks_->hulls(), *prefix_limits);
 }
 
 BlockPlan StepPlanner::MakeBlockPlan(size_t b, int32_t choice_id) {
+  if (choice_id < BlockChoices::kFirstFreeId) return blocks_->PlanOf(b, choice_id);
   const BlockInstance& block = problem_.blocks[b];
-  if (!has_tape(b)) return ToBlockPlan(block, choice_id);
-  TapePlans& tape = *tapes_[block.tape];
-  const TapePlan& plan = choice_id == kKeepAllChoice  ? tape.KeepAll()
-                         : choice_id < kKeepAllChoice ? tape.lean_plans()[kKeepAllChoice - 1 - choice_id]
-                         : choice_id >= kFirstFound   ? refinement_->found(block.tape, choice_id - kFirstFound)
-                                                      : tape.AtVertex(choice_id);
-  return ToBlockPlan(plan, problem_.tapes[block.tape], block);
+  return ToBlockPlan(refinement_->found(block.tape, choice_id - BlockChoices::kFirstFreeId), problem_.tapes[block.tape], block);
 }
 
 StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit) const {
@@ -381,7 +173,7 @@ void StepPlanner::SetHullBound(StepPlan& plan, int64_t limit) const {
   const int64_t kept = std::max(limit, plan.step_peak_bytes);
   // The plan keeps that limit, so a bound exists.
   if (MayMove(problem_)) {
-    SetBound(plan, BoundMovingStep(problem_, hulls_, least_, std::min(kept, kMostBytes))->seconds);
+    SetBound(plan, BoundMovingStep(problem_, blocks_->hulls(), blocks_->least(), std::min(kept, kMostBytes))->seconds);
   } else {
     SetBound(plan, Bound(kept)->seconds);
   }
@@ -389,16 +181,7 @@ void StepPlanner::SetHullBound(StepPlan& plan, int64_t limit) const {
 
 StepPlan StepPlanner::KeepAll() {
   std::vector<int32_t> ids;
-  for (size_t b = 0; b < problem_.blocks.size(); ++b) {
-    int32_t id = kKeepAllChoice;
-    if (!has_tape(b)) {
-      const std::vector<BlockOption>& options = problem_.blocks[b].options;
-      id = std::min_element(options.begin(), options.end(),
-                            [](const BlockOption& a, const BlockOption& b) { return a.seconds < b.seconds; }) -
-           options.begin();
-    }
-    ids.push_back(id);
-  }
+  for (size_t b = 0; b < problem_.blocks.size(); ++b) ids.push_back(blocks_->KeepAllId(b));
   StepPlan plan = PlanOfChoices(ids, kUnlimitedBytes);
   SetHullBound(plan, kUnlimitedBytes);
   return plan;
@@ -413,10 +196,10 @@ StepPlan StepPlanner::PlanOfChoices(const std::vector<int32_t>& ids, int64_t lim
 // The limit is at least the least peak.
 StepPlan StepPlanner::FastestInSchedule(int64_t limit) {
   const StepBound bound = *Bound(limit);
-  Choices choices = ChoicesNear(bound);
+  Choices choices = blocks_->Near(bound.saved_bytes);
   auto picks = PickInSchedule(problem_, choices, std::min(limit, kMostBytes), bound, learn_);
   if (!picks.has_value()) {
-    choices = choices_;
+    choices = blocks_->spread();
     picks = FindLeastInSchedule(problem_, choices, learn_).picks;
   }
   StepPlan plan = PlanOfChoices(IdsOf(choices, *picks), limit);
@@ -429,13 +212,13 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
   if (has_schedule()) return FastestInSchedule(limit);
   const StepBound bound = *Bound(limit);
   const int64_t bytes = std::min(limit, kMostBytes);
-  Choices choices = ChoicesNear(bound);
+  Choices choices = blocks_->Near(bound.saved_bytes);
   std::vector<int32_t> picks = *QuickPicks(problem_, choices, bytes, bound, learn_);
   const double seconds = SecondsOf(choices, picks), gap = seconds - bound.seconds;
   std::vector<int32_t> ids = IdsOf(choices, picks);
   if (gap > kRounding * seconds) {
-    AddWithin(bound, gap, choices);
-    KeepCheapest(bound, std::max(kFewestChoices, kBestVisits / VisitsAChoice()), choices);
+    blocks_->AddWithin(bound, gap, choices);
+    KeepCheapest(bound, std::max(kFewestChoices, kBestVisits / blocks_->VisitsAChoice()), choices);
     const auto best = BestPicks(problem_, choices, bytes, bound, seconds, learn_);
     if (best.has_value()) ids = IdsOf(choices, *best);
   }
@@ -446,12 +229,13 @@ StepPlan StepPlanner::FastestUnder(int64_t limit) {
 
 // Looks for plans between the corners of the hulls, and tightens the bound.
 void StepPlanner::Refine(StepPlan& plan, int64_t limit, const Effort& effort) {
-  for (size_t b = 0; b < choices_.size(); ++b) {
-    for (Choice& choice : choices_[b]) FindOwnPeak(b, choice);
+  Choices& choices = blocks_->spread();
+  for (size_t b = 0; b < choices.size(); ++b) {
+    for (Choice& choice : choices[b]) blocks_->FindOwnPeak(b, choice);
   }
-  if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, tapes_);
-  const StepRefinement::Result result = refinement_->Refine(choices_, kFirstFound, limit, *Bound(limit), plan.replay_seconds,
-                                                            effort.gap_of_full_replay * full_seconds_, effort);
+  if (refinement_ == nullptr) refinement_ = std::make_unique<StepRefinement>(problem_, blocks_->tapes());
+  const StepRefinement::Result result = refinement_->Refine(choices, BlockChoices::kFirstFreeId, limit, *Bound(limit),
+                                                            plan.replay_seconds, effort.gap_of_full_replay * full_seconds_, effort);
   const double bound_seconds = std::max(plan.lower_bound_seconds, result.bound_seconds);
   if (!result.picks.empty()) plan = PlanOfChoices(result.picks, limit);
   SetBound(plan, bound_seconds);
@@ -472,7 +256,7 @@ StepPlan StepPlanner::PlanClosely(int64_t limit, const Effort& effort) {
 absl::StatusOr<BlockPlan> StepPlanner::EvaluateBlock(size_t b, std::vector<int32_t> saved,
                                                      const std::vector<int32_t>& moved) const {
   const BlockInstance& block = problem_.blocks[b];
-  if (!has_tape(b)) {
+  if (!blocks_->has_tape(b)) {
     if (saved.size() != 1 || saved[0] < 0 || static_cast<size_t>(saved[0]) >= block.options.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("has ", block.options.size(), " options, so the list must hold the index of one"));
@@ -483,10 +267,11 @@ absl::StatusOr<BlockPlan> StepPlanner::EvaluateBlock(size_t b, std::vector<int32
   const BlockTape& tape = problem_.tapes[block.tape];
   // As far as replay goes a moved value is a saved one.
   for (int32_t s : moved) {
-    if (s >= 0 && static_cast<size_t>(s) < tape.storages.size() && plans(b).index().intermediate(s)) saved.push_back(s);
+    if (s >= 0 && static_cast<size_t>(s) < tape.storages.size() && blocks_->tape_plans(b).index().intermediate(s))
+      saved.push_back(s);
   }
   std::sort(saved.begin(), saved.end());
-  const absl::StatusOr<TapePlan> plan = EvaluateTapePlan(plans(b).index(), saved);
+  const absl::StatusOr<TapePlan> plan = EvaluateTapePlan(blocks_->tape_plans(b).index(), saved);
   if (!plan.ok()) return plan.status();
   BlockPlan kept = ToBlockPlan(*plan, tape, block);
   if (moved.empty()) return kept;

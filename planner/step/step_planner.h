@@ -5,16 +5,17 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "planner/model/plan.h"
 #include "planner/model/problem.h"
+#include "planner/step/block_choices.h"
 #include "planner/step/step_bound.h"
 #include "planner/step/step_choice.h"
 #include "planner/step/step_memory.h"
 #include "planner/step/step_refinement.h"
-#include "planner/tape/tape_plans.h"
 
 namespace tidetape::planner {
 
@@ -41,26 +42,14 @@ class StepPlanner {
   double full_seconds() const { return full_seconds_; }
 
  private:
-  explicit StepPlanner(const PlanningProblem& problem)
-      : problem_(problem), learn_([this](size_t block, Choice& choice) { FindOwnPeak(block, choice); }) {}
+  StepPlanner(const PlanningProblem& problem, std::unique_ptr<BlockChoices> blocks)
+      : problem_(problem),
+        blocks_(std::move(blocks)),
+        learn_([this](size_t block, Choice& choice) { blocks_->FindOwnPeak(block, choice); }) {}
 
-  const TapePlans& plans(size_t block) const { return *tapes_[problem_.blocks[block].tape]; }
   absl::StatusOr<BlockPlan> EvaluateBlock(size_t block, std::vector<int32_t> saved, const std::vector<int32_t>& moved) const;
-  bool has_tape(size_t block) const { return problem_.blocks[block].options.empty(); }
   bool has_schedule() const { return !problem_.schedule.empty(); }
-  void PrepareBlock(size_t block);
-  // The plan at a vertex of the block's hull, by what the cut says of it and what bounds all own peaks.
-  Choice VertexChoice(size_t block, int32_t vertex);
-  Choice KnownChoice(size_t block, const TapePlan& plan, int32_t id) const;
-  void FindOwnPeak(size_t block, Choice& choice);
-  void AddVertices(size_t block, const std::vector<int32_t>& vertices, std::vector<Choice>& choices);
-  std::vector<Choice> SpreadChoices(size_t block);
   void LowerTheLeastPeak();
-  void AddLeanVertices(size_t block);
-  void AddLeanChoices(size_t searched, int64_t& visits);
-  Choices ChoicesNear(const StepBound& bound);
-  void AddWithin(const StepBound& bound, double seconds, Choices& choices);
-  int64_t VisitsAChoice() const;
   std::vector<std::vector<BlockPlan>> WaysOf(const Choices& choices);
   void FindLeastWithMoves();
   void Move(StepPlan& plan, int64_t limit);
@@ -77,16 +66,11 @@ class StepPlanner {
   StepPlan FastestInSchedule(int64_t limit);
 
   const PlanningProblem& problem_;
+  const std::unique_ptr<BlockChoices> blocks_;
   const LearnOwnPeak learn_;
-  std::vector<std::unique_ptr<TapePlans>> tapes_;     // by tape; null where no block uses it
-  std::vector<std::vector<HullPoint>> option_hulls_;  // by block; empty where it has a tape
-  std::vector<const std::vector<HullPoint>*> hulls_;  // by block
-  std::vector<BlockLeast> least_;                     // by block, of all plans
-  std::vector<OwnPeakRange> own_peaks_;               // by block with a tape
-  Choices choices_;                                   // by block, spread over the hull
-  StepPeak least_kept_peak_;                          // of plans that move nothing
-  StepPeak least_peak_;                               // of all
-  std::vector<BlockPlan> least_moving_;               // the leanest plan with moves; empty where nothing may be moved
+  StepPeak least_kept_peak_;             // of plans that move nothing
+  StepPeak least_peak_;                  // of all
+  std::vector<BlockPlan> least_moving_;  // the leanest plan with moves; empty where nothing may be moved
   double full_seconds_ = 0;
 
   std::unique_ptr<StepRefinement> refinement_;  // made when a plan's gap first asks for it
