@@ -129,21 +129,4 @@ std::vector<Enumeration::Plan> Enumeration::Best() const {
   return best;
 }
 
-std::vector<Enumeration::Plan> Enumeration::WithoutIdleStorages() const {
-  std::vector<Plan> result;
-  for (const Plan& plan : plans_) {
-    uint32_t used = consumed_;
-    const uint64_t replayed = *Replayed(plan.saved);
-    for (size_t i = 0; i < ops_.size(); ++i) {
-      if (!(replayed >> i & 1)) continue;
-      for (int bit : ops_[i].reads) used |= 1u << bit;
-    }
-    for (size_t bit = 0; bit < storage_of_bit_.size(); ++bit) {
-      if (tape_.storages[storage_of_bit_[bit]].must_save) used |= 1u << bit;
-    }
-    if ((plan.saved & ~used) == 0) result.push_back(plan);
-  }
-  return result;
-}
-
 }  // namespace tidetape::planner

@@ -29,8 +29,6 @@ class Enumeration {
 
   // Plans that no other one beats in both bytes and seconds, by rising bytes and falling seconds.
   std::vector<Plan> Best() const;
-  // Plans that save nothing that neither backward nor the replay reads, as those of Best() up to ties: any other one costs no less.
-  std::vector<Plan> WithoutIdleStorages() const;
 
  private:
   struct OpBits {
