@@ -146,7 +146,7 @@ def check_step(program: Path, seed: int, folder: Path) -> None:
 # Tapes on which the cut is not exact (storages with several writers), so that a corner may cost more than the optimum; the points
 # between are optimal there as well.
 INEXACT = {13, 16, 26, 36, 76, 84, 87, 94, 95, 100, 117, 121, 129, 138, 141, 147, 154, 162, 177, 178, 187, 191, 199, 209, 252}
-INEXACT |= {255, 277}
+INEXACT |= {255, 277, 299}
 # The first ones are among all tests, the rest among the long ones. Seed 297 is left out: a point between its corners takes the
 # branch and bound more than the effort given here.
 TAPES = [pytest.param(seed, marks=[] if seed < 30 else pytest.mark.long) for seed in range(302) if seed != 297]
