@@ -36,52 +36,58 @@ class Keeping(torch.nn.Module):
         return x.square().mean() + sum(h.mean() for h in kept)
 
 
-def train(build, steps, session_of=lambda model: None):
-    """(history, session, peaks under a plan) of so many steps; with a session, of those until a plan is in force and some more."""
+def batch(step):
+    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))
+
+
+def run_step(model, step, history):
+    loss = model(batch(step))
+    loss.backward()
+    keep(history, model, loss)
+
+
+def train_plainly(build, steps):
     model = build()
-    session = session_of(model)
+    history = History()
+    for step in range(steps):
+        run_step(model, step, history)
+        model.zero_grad()
+    return history
+
+
+def train_under_a_plan(model, session):
+    """(history, step peaks under the plan): steps until a plan is in force, and some more."""
     history = History()
     peaks = []
     deadline = time.monotonic() + 90
-    under_plan = 0
-    while under_plan < STEPS_UNDER_A_PLAN if session else len(history.losses) < steps:
-        x = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(len(history.losses)))
-        if session is None:
-            loss = model(x)
-            loss.backward()
-            keep(history, model, loss)
-        else:
-            with session.step():
-                loss = model(x)
-                loss.backward()
-                keep(history, model, loss)
-                del loss
-            if session.stats()["generation"] > 0:
-                under_plan += 1
-                peaks.append(session.stats()["step_peak_bytes"])
-            else:
-                time.sleep(0.01)  # the planner is a thread
-            assert time.monotonic() < deadline, "no plan"
+    while len(peaks) < STEPS_UNDER_A_PLAN:
+        with session.step():
+            run_step(model, len(history.losses), history)
         model.zero_grad()
-    return history, session, peaks
+        if session.stats()["generation"] > 0:
+            peaks.append(session.stats()["step_peak_bytes"])
+        else:
+            time.sleep(0.01)  # the planner is a thread
+        assert time.monotonic() < deadline, "no plan"
+    return history, peaks
 
 
 def plan_with(attach, room, build=lambda: stack(body, BLOCKS), limit="min"):
-    """The session, and the step peaks under its plan, which are as it predicts; all steps are plain training's to the bit."""
-    history, session, peaks = train(
-        build, 0, lambda model: attach(model, blocks="blocks.*", memory_limit=limit, host_memory_limit=room)
-    )
-    require_same(history, train(build, len(history.losses))[0])
+    """(model, session, step peaks under its plan): the peaks are as it predicts, and all steps plain training's to the bit."""
+    model = build()
+    session = attach(model, blocks="blocks.*", memory_limit=limit, host_memory_limit=room)
+    history, peaks = train_under_a_plan(model, session)
+    require_same(history, train_plainly(build, len(history.losses)))
     assert session.passed_through() == {}
     assert 0.99 * session.plan.step_peak_bytes <= min(peaks)
     assert max(peaks) <= session.plan.step_peak_bytes
     assert session.stats()["moved_bytes"] == session.plan.moved_bytes
-    return session, peaks
+    return model, session, peaks
 
 
 def plan_of(attach, room, build=lambda: stack(body, BLOCKS), limit="min"):
     """The same plan, for tests that look at several."""
-    session, _ = plan_with(attach, room, build, limit)
+    _, session, _ = plan_with(attach, room, build, limit)
     session.detach()
     return session.plan
 
@@ -94,7 +100,7 @@ def moved_inputs(session):
 def test_inputs_wait_in_host_memory_below_the_least_peak_of_replay(attach):
     without = plan_of(attach, None)
     assert without.moved_bytes == 0
-    session, _ = plan_with(attach, ROOM)
+    _, session, _ = plan_with(attach, ROOM)
     plan = session.plan
     assert plan.step_peak_bytes <= without.step_peak_bytes - VALUE_BYTES
     assert plan.moved_bytes == sum(block.moved_bytes for block in plan.blocks) > 0
@@ -106,32 +112,24 @@ def test_inputs_wait_in_host_memory_below_the_least_peak_of_replay(attach):
 
 def test_steps_that_move_are_measured_as_others_are(attach):
     """The profiles of later steps ask for no other plan."""
-    models = []
-
-    def build():
-        model = stack(body, BLOCKS)
-        models.append(model)
-        return model
-
-    session, peaks = plan_with(attach, ROOM, build)
-    del models[1:]  # the one that trained plainly
+    model, session, peaks = plan_with(attach, ROOM)
     generation = session.plan.generation
     for step in range(3 * 64):  # the period in which steps are profiled again
         with session.step():
-            models[0](torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))).backward()
-        models[0].zero_grad()
+            model(batch(step)).backward()
+        model.zero_grad()
         if step > 0:  # to the first one belongs what ran since the last step
             assert session.stats()["step_peak_bytes"] <= max(peaks)
     assert session.plan.generation == generation
 
 
 def test_the_hosts_limit_holds(attach):
-    session, _ = plan_with(attach, VALUE_BYTES + 5)
+    _, session, _ = plan_with(attach, VALUE_BYTES + 5)
     assert session.plan.moved_bytes == VALUE_BYTES
 
 
 def test_inputs_that_the_model_keeps_stay(attach):
-    session, _ = plan_with(attach, ROOM, Keeping)
+    _, session, _ = plan_with(attach, ROOM, Keeping)
     assert moved_inputs(session) == 0
 
 
@@ -177,7 +175,7 @@ def test_without_a_place_nothing_moves_and_it_is_said(tmp_path):
         from tests import test_host_memory
         import tidetape
 
-        session, _ = test_host_memory.plan_with(tidetape.attach, test_host_memory.ROOM)
+        _, session, _ = test_host_memory.plan_with(tidetape.attach, test_host_memory.ROOM)
         assert session.plan.moved_bytes == 0
         """,
         TIDETAPE_HOST_DIR=str(tmp_path / "missing"),
