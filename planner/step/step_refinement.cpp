@@ -11,18 +11,24 @@
 namespace tidetape::planner {
 namespace {
 
-// The dynamic program may try so many (choice, time) pairs.
-constexpr double kPairs = 3e6;
+// The finer the grid of the dynamic program, the better its bound, and the more pairs of a sum and a choice it tries: so many a
+// visit of an op, which takes as long, and so many on the whole that about so many rounds can be made. Most of them prove hopeless
+// before they are tried.
+constexpr int64_t kPairsAVisit = 64;
+constexpr double kRounds = 40;
+constexpr double kFewestPairs = 3e6;
+constexpr double kTriedShare = 0.25;
+constexpr int32_t kMostUnits = 1 << 16;
 constexpr int kMostPieces = 256;
 // Seconds that differ by a smaller share may be equal.
 constexpr double kRounding = 1e-9;
-// So many pairs take as long as a visit of an op.
-constexpr int64_t kPairsAVisit = 64;
 
-int32_t Units(const Choices& choices, double most_seconds, double unit_seconds) {
+int32_t Units(const Choices& choices, double most_seconds, double unit_seconds, const Effort& effort) {
   size_t count = 0;
   for (const std::vector<Choice>& list : choices) count += list.size();
-  return static_cast<int32_t>(std::clamp(most_seconds / unit_seconds, 16.0, std::max(64.0, kPairs / static_cast<double>(count))));
+  const double pairs = std::max(kFewestPairs, static_cast<double>(effort.visits) * kPairsAVisit / kRounds / kTriedShare);
+  const double affordable = std::clamp(pairs / static_cast<double>(count), 64.0, static_cast<double>(kMostUnits));
+  return static_cast<int32_t>(std::clamp(most_seconds / unit_seconds, 16.0, affordable));
 }
 
 }  // namespace
@@ -149,7 +155,8 @@ StepRefinement::Result StepRefinement::Refine(Choices choices, int32_t first_id,
   std::vector<std::vector<Piece>> pieces(choices.size());
   while (visits > 0 && !effort.Stopped()) {
     AddFound(choices, first_id);
-    const TimedPicks faster = PickByTime(problem_, choices, limit, plan_seconds, Units(choices, plan_seconds, a_block));
+    const TimedPicks faster =
+        PickByTime(problem_, choices, limit, bound, plan_seconds, Units(choices, plan_seconds, a_block, effort));
     if (!faster.picks.empty() && SecondsOf(choices, faster.picks) < plan_seconds) {
       plan_seconds = SecondsOf(choices, faster.picks);
       result.picks.clear();
@@ -157,10 +164,11 @@ StepRefinement::Result StepRefinement::Refine(Choices choices, int32_t first_id,
     }
     const double most_excess = plan_seconds - bound.seconds + kRounding * plan_seconds;
     for (size_t b = 0; b < relaxation.size(); ++b) relaxation[b] = Relaxation(b, bound, most_excess, a_block, pieces[b]);
-    const TimedPicks relaxed = PickByTime(problem_, relaxation, limit, plan_seconds, Units(relaxation, plan_seconds, a_block));
+    const TimedPicks relaxed =
+        PickByTime(problem_, relaxation, limit, bound, plan_seconds, Units(relaxation, plan_seconds, a_block, effort));
     result.bound_seconds = std::max(result.bound_seconds, relaxed.bound_seconds);
     if (relaxed.picks.empty() || plan_seconds - result.bound_seconds <= gap_seconds) break;
-    visits -= static_cast<int64_t>(kPairs) / kPairsAVisit;
+    visits -= 1 + (faster.pairs + relaxed.pairs) / kPairsAVisit;
     std::set<std::pair<int32_t, int32_t>> met;
     bool split = false;
     for (size_t b = 0; b < relaxation.size() && visits > 0; ++b) {

@@ -4,11 +4,15 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "planner/step/step_bound.h"
 #include "planner/step/step_memory.h"
+#include "planner/tape/tape_plans.h"
 
 namespace tidetape::planner {
 namespace {
@@ -68,6 +72,21 @@ double LeastSeconds(const Instance& instance, int64_t limit) {
   return least;
 }
 
+// Of all mixtures of the choices; nullopt where none keeps the limit.
+std::optional<StepBound> BoundOf(const Instance& instance, int64_t limit) {
+  std::vector<std::vector<HullPoint>> hulls;
+  for (const std::vector<Choice>& list : instance.choices) {
+    std::vector<HullPoint> points;
+    for (const Choice& choice : list) points.push_back({choice.saved_bytes, choice.seconds});
+    hulls.push_back(LowerHull(std::move(points)));
+  }
+  std::vector<const std::vector<HullPoint>*> pointers;
+  for (const std::vector<HullPoint>& hull : hulls) pointers.push_back(&hull);
+  const auto prefix_limits = PrefixLimits(instance.problem, LeastOf(instance.choices), limit);
+  if (!prefix_limits.has_value()) return std::nullopt;
+  return BoundStep(pointers, *prefix_limits);
+}
+
 TEST(TimedChoiceTest, BoundsAndReachesTheOptimum) {
   int found = 0, none = 0;
   for (int seed = 0; seed < 3000; ++seed) {
@@ -78,8 +97,13 @@ TEST(TimedChoiceTest, BoundsAndReachesTheOptimum) {
     const int64_t limit = 50 + random() % 250;
     const double most = 0.1 + 1e-3 * (random() % 3000);
     const int units = 1 + random() % 2000;
-    const TimedPicks result = PickByTime(instance.problem, instance.choices, limit, most, units);
     const double least = LeastSeconds(instance, limit);
+    const std::optional<StepBound> bound = BoundOf(instance, limit);
+    if (!bound.has_value()) {
+      EXPECT_EQ(least, std::numeric_limits<double>::infinity());
+      continue;
+    }
+    const TimedPicks result = PickByTime(instance.problem, instance.choices, limit, *bound, most, units);
     EXPECT_LE(result.bound_seconds, std::max(least, most) + 1e-12);
     if (result.picks.empty()) {
       ++none;
@@ -93,7 +117,7 @@ TEST(TimedChoiceTest, BoundsAndReachesTheOptimum) {
     EXPECT_LT(SecondsOf(instance, result.picks), result.bound_seconds + blocks * most / units + 1e-12);
   }
   EXPECT_GT(found, 500);
-  EXPECT_GT(none, 500);
+  EXPECT_GT(none, 200);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ PlanningProblem LayersProblem(int layers, int ops) {
 
 constexpr int kLimits = 20;
 // Visits of an op that a recorded problem's plan may spend on its gap.
-constexpr int64_t kEffort = 2'000'000;
+constexpr int64_t kEffort = 20'000'000;
 constexpr char kRecorded[] = "planner/testing/recorded";
 
 std::vector<int64_t> LimitsOf(StepPlanner& planner) {
