@@ -7,6 +7,7 @@
 #include "planner/model/validate.h"
 #include "planner/step/step_planner.h"
 #include "planner/tape/block_search.h"
+#include "planner/tape/frontier.h"
 #include "planner/tape/tape_plans.h"
 
 namespace tidetape::planner {
@@ -14,6 +15,10 @@ namespace {
 
 // Limits at which StepFrontier looks for plans, between the least peak and that of keeping everything.
 constexpr int64_t kFrontierLimits = 48;
+
+// Ops that BlockFrontier visits at most to evaluate corners: some twenty seconds. All corners of tapes of ten thousand ops.
+constexpr size_t kFrontierVisits = 200'000'000;
+constexpr size_t kFewestCorners = 64;
 
 }  // namespace
 
@@ -36,10 +41,13 @@ absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape) 
   if (absl::Status status = ValidateTape(tape); !status.ok()) return status;
   auto plans = TapePlans::Create(tape);
   if (!plans.ok()) return plans.status();
+  const std::vector<Frontier::Vertex>& vertices = (*plans)->vertices();
+  const size_t corners =
+      std::clamp(kFrontierVisits / (tape.ops.size() + 1), kFewestCorners, std::max(kFewestCorners, vertices.size()));
   std::vector<HullPoint> hull;
-  for (size_t v = 0; v < (*plans)->vertices().size(); ++v) {
+  for (int32_t v : SpreadOver(vertices, 0, static_cast<int32_t>(vertices.size()) - 1, static_cast<int32_t>(corners))) {
     const TapePlan& plan = (*plans)->AtVertex(v);
-    hull.push_back({plan.saved_bytes, plan.replay_seconds, static_cast<int32_t>(v)});
+    hull.push_back({plan.saved_bytes, plan.replay_seconds, v});
   }
   // Where the cut is not exact, its plans may cost less than it says.
   hull = LowerHull(std::move(hull));

@@ -22,17 +22,6 @@ constexpr int32_t kKeepAllChoice = -1;
 
 int32_t LeanId(size_t number) { return kKeepAllChoice - 1 - static_cast<int32_t>(number); }
 
-// About `count` of the vertices from `first` to `last` at even distances of bytes, both ends among them.
-std::vector<int32_t> SpreadOver(const std::vector<Frontier::Vertex>& vertices, int32_t first, int32_t last, int32_t count) {
-  std::vector<int32_t> spread;
-  const int64_t most = vertices[first].bytes, step = (most - vertices[last].bytes) / (count - 1);
-  for (int32_t v = first; v <= last; ++v) {
-    const int64_t due = most - step * static_cast<int64_t>(spread.size());
-    if (last - first < count || vertices[v].bytes <= due || v == last) spread.push_back(v);
-  }
-  return spread;
-}
-
 // Those within `around` of `center`.
 std::vector<int32_t> Around(const std::vector<Frontier::Vertex>& vertices, int32_t center, int32_t around) {
   const int32_t last = static_cast<int32_t>(vertices.size()) - 1;

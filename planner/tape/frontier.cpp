@@ -153,4 +153,14 @@ Flags Frontier::Inside(int32_t vertex) const {
   return inside;
 }
 
+std::vector<int32_t> SpreadOver(const std::vector<Frontier::Vertex>& vertices, int32_t first, int32_t last, int32_t count) {
+  std::vector<int32_t> spread;
+  const int64_t most = vertices[first].bytes, step = (most - vertices[last].bytes) / (count - 1);
+  for (int32_t v = first; v <= last; ++v) {
+    const int64_t due = most - step * static_cast<int64_t>(spread.size());
+    if (last - first < count || vertices[v].bytes <= due || v == last) spread.push_back(v);
+  }
+  return spread;
+}
+
 }  // namespace tidetape::planner

@@ -36,6 +36,9 @@ class Frontier {
   std::vector<int32_t> order_;  // nodes by when they enter the replay
 };
 
+// About `count` (at least 2) of the vertices from `first` to `last` at even distances of bytes, both ends among them.
+std::vector<int32_t> SpreadOver(const std::vector<Frontier::Vertex>& vertices, int32_t first, int32_t last, int32_t count);
+
 }  // namespace tidetape::planner
 
 #endif  // TIDETAPE_PLANNER_TAPE_FRONTIER_H_
