@@ -13,7 +13,7 @@ RANKS = 2
 class RankTraining:
     """Starts on construction; `folder` is the test's own. Use as a context: leaving it kills what still runs."""
 
-    def __init__(self, folder, planner, limit, collectives="stock"):
+    def __init__(self, folder, planner, limit, collectives="stock", policies=False):
         self._folder = folder
         self.set_limit(limit)
         self.job = f"test-{uuid.uuid4().hex[:8]}"
@@ -21,6 +21,7 @@ class RankTraining:
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-port", "0"]
         command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", program]
         command += ["--planner", planner, "--folder", folder, "--collectives", collectives]
+        command += ["--policies"] if policies else []
         self._output = open(folder / "output", "w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment(TIDETAPE_JOB=self.job), stdout=self._output, stderr=subprocess.STDOUT

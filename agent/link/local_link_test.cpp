@@ -364,5 +364,39 @@ TEST_F(LocalLinkTest, BadNumbersStopAtTheDoor) {
   EXPECT_EQ(tt_link_set_memory_limit(link_, -2), TT_LINK_INVALID_ARGUMENT);
 }
 
+// The second block saves 300 bytes and is fast, or nothing and is slow.
+TEST_F(LocalLinkTest, ABlockWithOptionsIsPlannedBesideATapedOne) {
+  planner::MemoryProfile profile = SmallProfile({kFirst, kSecond}, 1000);
+  profile.blocks[1].instance.options = {{.saved_bytes = 0, .own_peak_bytes = 300, .seconds = 0.010, .label = "lean"},
+                                        {.saved_bytes = 300, .own_peak_bytes = 3000, .seconds = 0, .label = "fast"}};
+  Open(0);
+  PutTapes();
+  Report(profile);
+  const tt_plan* least = Await(0);
+  ASSERT_NE(least, nullptr);
+  ASSERT_EQ(least->num_blocks, 2u);
+  EXPECT_EQ(least->blocks[0].option, -1);
+  EXPECT_EQ(least->blocks[1].option, 0);
+  tt_link_release_plan(least);
+
+  // Everything fits.
+  ASSERT_EQ(tt_link_set_memory_limit(link_, 5000), TT_LINK_OK);
+  const tt_plan* wide = Await(1);
+  ASSERT_NE(wide, nullptr);
+  EXPECT_EQ(wide->blocks[1].option, 1);
+  EXPECT_EQ(wide->blocks[1].saved_bytes, 300);
+  EXPECT_EQ(wide->replay_seconds, 0);
+  tt_link_release_plan(wide);
+
+  // Another measurement is held against the plan in force.
+  profile.blocks[1].instance.options[1].saved_bytes = 4500;
+  Report(profile);
+  const tt_plan* changed = Await(2);
+  ASSERT_NE(changed, nullptr);
+  EXPECT_THAT(changed->reason, HasSubstr("above the limit of 5000"));
+  EXPECT_EQ(changed->blocks[1].option, 0);
+  tt_link_release_plan(changed);
+}
+
 }  // namespace
 }  // namespace tidetape::link

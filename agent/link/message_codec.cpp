@@ -135,6 +135,7 @@ absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan&
     to.num_moved = block.moved_size();
     to.moved_bytes = block.moved_bytes();
     to.moved_input_bytes = block.moved_input_bytes();
+    to.option = block.option();
     std::vector<tt_site_action> sites;
     sites.reserve(block.sites_size());
     for (const v1::SiteAction& site : block.sites()) {

@@ -43,6 +43,7 @@ std::shared_ptr<const OwnedPlan> MakeOwnedPlan(const planner::PlanningProblem& p
     block.num_moved = static_cast<int32_t>(from.moved.size());
     block.moved_bytes = from.moved_bytes;
     block.moved_input_bytes = from.moved_input_bytes;
+    block.option = from.option;
     std::vector<tt_site_action> sites;
     sites.reserve(named[k].sites.size());
     for (const planner::SiteAction& action : named[k].sites) {

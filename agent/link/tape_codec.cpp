@@ -126,6 +126,13 @@ planner::ScheduledPart DecodePart(int32_t part) {
                   : planner::ScheduledPart{planner::Phase::kBackward, -(part + 1)};
 }
 
+planner::BlockOption DecodeOption(const tt_block_option& from, size_t block, size_t i, Checker& check) {
+  check.Bytes(from.saved_bytes, "blocks[", block, "].options[", i, "].saved_bytes");
+  check.Bytes(from.own_peak_bytes, "blocks[", block, "].options[", i, "].own_peak_bytes");
+  check.Seconds(from.seconds, "blocks[", block, "].options[", i, "].seconds");
+  return {from.saved_bytes, from.own_peak_bytes, from.seconds, Text(from.label)};
+}
+
 planner::ProfiledBlock DecodeProfiledBlock(const tt_profiled_block& from, size_t i, Checker& check) {
   planner::ProfiledBlock block;
   block.structure_hash = from.structure_hash;
@@ -147,6 +154,9 @@ planner::ProfiledBlock DecodeProfiledBlock(const tt_profiled_block& from, size_t
   }
   if (check.List(from.held_inputs, from.num_held_inputs, "blocks[", i, "].held_inputs")) {
     block.held_inputs.assign(from.held_inputs, from.held_inputs + from.num_held_inputs);
+  }
+  if (check.List(from.options, from.num_options, "blocks[", i, "].options")) {
+    for (size_t o = 0; o < from.num_options; ++o) instance.options.push_back(DecodeOption(from.options[o], i, o, check));
   }
   return block;
 }

@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Grows when a struct or a function changes; tt_link_abi_version() must return it.
-#define TT_LINK_ABI_VERSION 4
+#define TT_LINK_ABI_VERSION 5
 
 typedef struct tt_link tt_link;
 
@@ -104,6 +104,14 @@ typedef struct {
   size_t num_backward;
 } tt_block_tape;
 
+// tidetape.v1.BlockOption
+typedef struct {
+  int64_t saved_bytes;
+  int64_t own_peak_bytes;
+  double seconds;
+  const char* label;
+} tt_block_option;
+
 // tidetape.v1.ProfiledBlock
 typedef struct {
   const char* name;
@@ -117,6 +125,8 @@ typedef struct {
   size_t num_events;
   const uint64_t* held_inputs;  // sites
   size_t num_held_inputs;
+  const tt_block_option* options;  // of a block that has no tape
+  size_t num_options;
 } tt_profiled_block;
 
 // tidetape.v1.TapeCosts
@@ -219,6 +229,7 @@ typedef struct {
   int32_t num_moved;
   int64_t moved_bytes;
   int64_t moved_input_bytes;  // of them, those of block inputs
+  int32_t option;             // position among the block's options; -1 where it has a tape
 } tt_block_plan;
 
 typedef enum { TT_GATHER_RECURSIVE_DOUBLING = 1, TT_GATHER_RING = 2 } tt_gather_algorithm;

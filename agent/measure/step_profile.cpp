@@ -42,7 +42,9 @@ void StepProfile::ForwardBegins(int32_t position) {
   order_.push_back(position);
   Switch(&slot.profile.forward_peak_bytes);
   slot.profile.forward_peak_bytes = std::max(slot.profile.forward_peak_bytes, std::exchange(between_, 0));
-  live_.push_back(meter::LiveBytes());
+  const int64_t live = meter::LiveBytes();
+  slot.profile.forward_start_bytes = std::max(slot.profile.forward_start_bytes, live - PlannedInStep());
+  live_.push_back(live);
 }
 
 void StepProfile::ForwardEnds() {

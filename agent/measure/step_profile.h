@@ -27,6 +27,7 @@ bool SameMarks(const std::vector<BackwardMark>& a, const std::vector<BackwardMar
 
 // What was seen of the block at one position in the order of execution.
 struct InstanceProfile {
+  int64_t forward_start_bytes = 0;  // planned bytes taken off, too
   int64_t forward_peak_bytes = 0;
   std::vector<BackwardMark> marks;  // of the last execution, peaks as the largest of all executions with the same marks
   bool complete = false;            // backward ran to its end

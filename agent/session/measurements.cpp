@@ -1,6 +1,7 @@
 #include "agent/session/measurements.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "agent/tape/block.h"
@@ -43,15 +44,18 @@ void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::s
     Instance& instance = instances_[i];
     const InstanceProfile& seen = memory.instances[i];
     const std::vector<Site> inputs = held.At(static_cast<int32_t>(i));
-    if (instance.name != names[i]) instance = {names[i], 0, {}, inputs};
+    if (instance.name != names[i]) instance = {names[i], 0, 0, {}, inputs};
     instance.held_inputs = HeldInputs::Common(instance.held_inputs, inputs);
     if (!seen.complete) continue;
+    instance.forward_start_bytes = std::max(instance.forward_start_bytes, seen.forward_start_bytes);
     instance.forward_peak_bytes = std::max(instance.forward_peak_bytes, seen.forward_peak_bytes);
-    spread_bytes_ = std::max(spread_bytes_, instance.marks.Add(seen.marks));
+    const int64_t spread = instance.marks.Add(seen.marks);
+    // Peaks of blocks with options differ from step to step with what is tried.
+    if (!options_.Has(instance.name)) spread_bytes_ = std::max(spread_bytes_, spread);
   }
 }
 
-bool Measurements::ready() const { return profiles_ >= (varying_ ? kVaryingProfiles : kSteadyProfiles); }
+bool Measurements::ready() const { return profiles_ >= (varying_ ? kVaryingProfiles : kSteadyProfiles) && options_.measured(); }
 
 bool Measurements::wants_sending() const {
   return std::any_of(tape_of_block_.begin(), tape_of_block_.end(), [](const auto& entry) { return entry.second->wants_sending(); });
@@ -66,6 +70,25 @@ MarkSequence Measurements::MarksOf(const MergedTape& tape) const {
   return marks;
 }
 
+tt_profiled_block Measurements::ReportOptions(const Instance& instance, int64_t margin, ProfileReport& report) const {
+  const int64_t backward_base = instance.marks.marks().front().start_bytes;
+  const auto [least, most] = options_.ForwardBytes(instance.name);
+  tt_profiled_block block = {};
+  block.name = instance.name.c_str();
+  block.structure_hash = options_.Structure(instance.name);
+  // Under a schedule other blocks are alive in forward than in backward: the forward base must then hold for every option by
+  // itself.
+  const bool usual_order = schedule_.empty();
+  block.forward_base_bytes = instance.forward_start_bytes + (usual_order ? least : most) + margin;
+  block.backward_base_bytes = backward_base + margin;
+  std::optional<int64_t> forward_start;
+  if (usual_order) forward_start = instance.forward_start_bytes - backward_base;
+  report.options.push_back(options_.Report(instance.name, forward_start));
+  block.options = report.options.back().data();
+  block.num_options = report.options.back().size();
+  return block;
+}
+
 ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes) {
   const double largest = (varying_ ? kLargestVaryingMargin : kLargestMargin) * static_cast<double>(step_peak_bytes);
   const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(largest));
@@ -77,10 +100,12 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
   std::vector<MergedTape*> tapes;
   for (const Instance& instance : instances_) {
     const auto found = tape_of_block_.find(instance.name);
-    if (found == tape_of_block_.end() || instance.marks.empty()) {
+    const bool known = options_.Has(instance.name) ? options_.measured() : found != tape_of_block_.end();
+    if (!known || instance.marks.empty()) {
       report.complete = false;
       continue;
     }
+    if (options_.Has(instance.name)) continue;
     MergedTape& tape = *found->second;
     if (std::find(tapes.begin(), tapes.end(), &tape) == tapes.end()) tapes.push_back(&tape);
   }
@@ -91,8 +116,13 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
   }
   sent_early_ = report.early;
   for (const Instance& instance : instances_) {
+    if (instance.marks.empty()) continue;
+    if (options_.Has(instance.name)) {
+      report.blocks.push_back(ReportOptions(instance, margin, report));
+      continue;
+    }
     const auto found = tape_of_block_.find(instance.name);
-    if (found == tape_of_block_.end() || instance.marks.empty()) continue;
+    if (found == tape_of_block_.end()) continue;
     const MergedTape& tape = *found->second;
     const int64_t base = instance.marks.marks().front().start_bytes;
     std::vector<int64_t> peaks, starts;
@@ -133,8 +163,10 @@ std::map<std::string, std::vector<SiteInfo>> Measurements::Sites() const {
   return sites;
 }
 
-std::string Measurements::ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of) const {
+std::string Measurements::ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of,
+                                 const std::function<int32_t(const std::string& block)>& option_of) const {
   std::string text;
+  for (const std::string& block : options_.Blocks()) text += options_.ToText(block, option_of(block));
   for (const auto& [name, tape] : tape_of_block_) text += tape->ToText(name, actions_of(name));
   return text;
 }

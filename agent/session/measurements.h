@@ -1,4 +1,4 @@
-// What a session has measured so far: a merged tape for each kind of block, and memory through the steady steps.
+// What a session has measured so far: a merged tape or the options of each kind of block, and memory through the steady steps.
 #ifndef TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
 #define TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
 
@@ -15,6 +15,7 @@
 #include "agent/session/link_client.h"
 #include "agent/session/mark_sequence.h"
 #include "agent/session/merged_tape.h"
+#include "agent/session/option_measurements.h"
 #include "agent/session/schedule.h"
 #include "agent/tape/tape.h"
 
@@ -22,7 +23,7 @@ namespace tidetape::agent {
 
 // The memory profile of a step report, and what its pointers point to.
 struct ProfileReport {
-  bool complete = false;  // every execution of the step has a tape and a backward
+  bool complete = false;  // every execution of the step has a tape, or options that are measured, and a backward
   bool early = false;     // of fewer steps than a plan is made of
   std::vector<tt_profiled_block> blocks;
   int64_t head_peak_bytes = 0;
@@ -30,6 +31,7 @@ struct ProfileReport {
   std::vector<tt_tape_costs> costs;
   std::vector<std::vector<int64_t>> bytes;
   std::vector<std::vector<Site>> held_inputs;
+  std::vector<std::vector<tt_block_option>> options;
   std::vector<int32_t> schedule;
   std::vector<std::vector<double>> seconds;
 };
@@ -43,7 +45,12 @@ class Measurements {
   // Memory of a steady step; `names` of its block executions in order, `held` the inputs that they held alone.
   void AddProfile(const StepMemory& memory, const std::vector<std::string>& names, const HeldInputs& held);
 
-  // Enough steady steps were seen to plan by. Before, a report is an early one: it can confirm what an earlier run measured.
+  // Of blocks without a tape.
+  OptionMeasurements& options() { return options_; }
+  const OptionMeasurements& options() const { return options_; }
+
+  // Enough steady steps were seen to plan by, and every option of a block without a tape. Before, a report is an early one: it can
+  // confirm what an earlier run measured.
   bool ready() const;
   // The newest step had ops that no step before it had.
   bool had_news() const { return news_; }
@@ -57,23 +64,29 @@ class Measurements {
 
   // By block, the storages of its tape.
   std::map<std::string, std::vector<SiteInfo>> Sites() const;
-  // The blocks' tapes as text; `actions_of` says what is planned for a block, null for nothing.
-  std::string ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of) const;
+  // The blocks' tapes and options as text; `actions_of` says what is planned for a block, null for nothing, `option_of` by which of
+  // its options a block runs.
+  std::string ToText(const std::function<const BlockActions*(const std::string& block)>& actions_of,
+                     const std::function<int32_t(const std::string& block)>& option_of) const;
 
  private:
   struct Instance {
     std::string name;
+    int64_t forward_start_bytes = 0;
     int64_t forward_peak_bytes = 0;
     MarkSequence marks;
     std::vector<Site> held_inputs;  // in every step; ascending
   };
 
+  // An execution of a block without a tape.
+  tt_profiled_block ReportOptions(const Instance& instance, int64_t margin, ProfileReport& report) const;
   // Of all executions of the tape's blocks.
   MarkSequence MarksOf(const MergedTape& tape) const;
 
   std::map<std::string, std::shared_ptr<MergedTape>> tape_of_block_;
   // By the structure of a block's first recording: equal blocks share a tape.
   std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
+  OptionMeasurements options_;
   std::vector<Instance> instances_;
   std::vector<int32_t> schedule_;  // of the newest profile
   int32_t profiles_ = 0;

@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <tuple>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,20 @@ void CollectTensors(PyObject* object, int depth, std::vector<at::Tensor>& tensor
     PyObject* value = nullptr;
     for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value);) CollectTensors(value, depth - 1, tensors);
   }
+}
+
+// Of the storages that a block made and gave back.
+int64_t NewBytes(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+  std::unordered_set<const c10::StorageImpl*> counted;
+  for (const at::Tensor& input : inputs) {
+    if (input.has_storage()) counted.insert(input.storage().unsafeGetStorageImpl());
+  }
+  int64_t bytes = 0;
+  for (const at::Tensor& output : outputs) {
+    if (!output.has_storage() || !counted.insert(output.storage().unsafeGetStorageImpl()).second) continue;
+    bytes += static_cast<int64_t>(output.storage().nbytes());
+  }
+  return bytes;
 }
 
 // A recording-free pass through the boxed fallback, to measure what recording adds to it.
@@ -66,19 +82,20 @@ class RecordingWithoutHooks {
   const std::shared_ptr<Nobody> observer_ = std::make_shared<Nobody>();
 };
 
-// A plan made by hand: for each block, actions by site (a tt_action) beside the default for what autograd packs.
-using HandMadePlan = std::vector<std::pair<std::string, std::vector<std::pair<Site, int>>>>;
+// A plan made by hand: for each block, actions by site (a tt_action) beside the default for what autograd packs, and its option.
+using HandMadePlan = std::vector<std::tuple<std::string, std::vector<std::pair<Site, int>>, int32_t>>;
 
 std::shared_ptr<const HeldPlan> ToHeldPlan(const HandMadePlan& given, bool save_by_default) {
   std::vector<std::vector<tt_site_action>> sites;
   std::vector<tt_block_plan> blocks;
-  for (const auto& [name, actions] : given) {
+  for (const auto& [name, actions, option] : given) {
     std::vector<tt_site_action>& list = sites.emplace_back();
     for (const auto& [site, action] : actions) list.push_back({site, static_cast<uint8_t>(action)});
     tt_block_plan block = {};
     block.name = name.c_str();
     block.sites = list.data();
     block.num_sites = list.size();
+    block.option = option;
     block.default_action = save_by_default ? TT_ACTION_SAVE : TT_ACTION_REPLAY;
     blocks.push_back(block);
   }
@@ -171,6 +188,7 @@ py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
     entry["moved_bytes"] = block.moved_bytes;
     entry["replay_seconds"] = block.replay_seconds;
     entry["own_peak_bytes"] = block.own_peak_bytes;
+    entry["option"] = block.option;
     blocks.append(entry);
   }
   out["blocks"] = blocks;
@@ -259,6 +277,28 @@ PYBIND11_MODULE(_C, m) {
       .def_readwrite("network", &CollectiveFigures::network)
       .def_readwrite("units", &CollectiveFigures::units, "(gathered bytes, how many), by size.");
 
+  m.def(
+      "tensors_in",
+      [](const py::object& object) {
+        std::vector<at::Tensor> tensors;
+        CollectTensors(object.ptr(), 5, tensors);
+        return tensors;
+      },
+      py::arg("object"), "The tensors among a block's arguments or results, through tuples, lists and dicts.");
+
+  py::class_<OptionExecution, std::shared_ptr<OptionExecution>>(m, "OptionExecution",
+                                                                "One execution of a block by one of its options.")
+      .def_property_readonly("option", &OptionExecution::option)
+      .def_property_readonly("first", &OptionExecution::first)
+      .def(
+          "end_forward",
+          [](OptionExecution& execution, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs) {
+            execution.EndForward(NewBytes(inputs, outputs));
+          },
+          py::arg("inputs"), py::arg("outputs"))
+      .def("begin_backward", &OptionExecution::BeginBackward)
+      .def("end_backward", &OptionExecution::EndBackward);
+
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
       .def(py::init<int64_t>(), py::arg("memory_limit_bytes"))
       .def("add_block", &Session::AddBlock, py::arg("name"))
@@ -285,6 +325,12 @@ PYBIND11_MODULE(_C, m) {
              return session.BeginBlock(block, inputs);
            })
       .def("end_block", &Session::EndBlock)
+      .def("set_options", &Session::SetOptions, py::arg("block"), py::arg("kind"), py::arg("structure"), py::arg("labels"))
+      .def("drop_options", &Session::DropOptions, py::arg("block"))
+      .def("begin_option", &Session::BeginOption, py::arg("block"))
+      .def(
+          "pass_through", [](Session& session, const std::string& reason) { session.PassThrough(reason.c_str()); },
+          py::arg("reason"))
       .def("set_audit", &Session::SetAudit, py::arg("audit"))
       .def("note_collectives", &Session::NoteCollectives, py::arg("figures"))
       .def("note_optimizer_step", &Session::NoteOptimizerStep)

@@ -44,17 +44,21 @@ HeldPlan::HeldPlan(const tt_plan& plan)
     block.num_saved = given.num_saved;
     block.num_replayed = given.num_replayed;
     block.num_moved = given.num_moved;
+    block.option = given.option;
     by_name_.try_emplace(block.name, blocks.size());
     blocks.push_back(std::move(block));
   }
 }
 
-const BlockActions* HeldPlan::Find(int32_t position, const std::string& name) const {
-  if (position >= 0 && static_cast<size_t>(position) < blocks.size() && blocks[position].name == name) {
-    return &blocks[position].actions;
-  }
+const PlannedBlock* HeldPlan::FindBlock(int32_t position, const std::string& name) const {
+  if (position >= 0 && static_cast<size_t>(position) < blocks.size() && blocks[position].name == name) return &blocks[position];
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &blocks[found->second].actions;
+  return found == by_name_.end() ? nullptr : &blocks[found->second];
+}
+
+const BlockActions* HeldPlan::Find(int32_t position, const std::string& name) const {
+  const PlannedBlock* block = FindBlock(position, name);
+  return block == nullptr ? nullptr : &block->actions;
 }
 
 }  // namespace tidetape::agent

@@ -25,6 +25,7 @@ struct PlannedBlock {
   int32_t num_replayed = 0;
   int32_t num_moved = 0;
   int64_t moved_bytes = 0;  // to host memory, inputs included
+  int32_t option = -1;      // of a block without a tape
 };
 
 // A plan of its own memory, unlike tt_plan.
@@ -33,6 +34,8 @@ struct HeldPlan {
 
   // The actions for the execution at `position` of the block `name`; null where the plan does not know the block.
   const BlockActions* Find(int32_t position, const std::string& name) const;
+  // The same for the block as a whole.
+  const PlannedBlock* FindBlock(int32_t position, const std::string& name) const;
 
   int64_t generation = 0;
   std::vector<PlannedBlock> blocks;  // in the order of execution

@@ -72,18 +72,7 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   if (Recorder::Current() != nullptr) return PassThrough("inside another block");
   if (UserHooksInForce()) return PassThrough("saved-tensor hooks of the user in force");
   const std::shared_ptr<Block>& block = blocks_.at(number);
-  if (open_tapes_ == 0 && (position_ == 0 || number == first_block_)) {
-    // A forward pass begins; several of them make one step under gradient accumulation.
-    position_ = 0;
-    first_block_ = number;
-    names_.clear();
-    const std::lock_guard lock(mutex_);
-    running_.saved_bytes = 0;
-  }
-  // Between the last block of a forward pass and the first one of the next lies the head: too late to say what the block held.
-  if (number == first_block_) before_.reset();
-  const int32_t position = position_++;
-  names_.push_back(block->name());
+  const int32_t position = NextPosition(number);
   auto tape = c10::make_intrusive<Tape>(block, position, shared_from_this());
   StepProfile& profile = StepProfile::Get();
   tape->measured_costs = profile.profiling();
@@ -96,6 +85,66 @@ bool Session::BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs) 
   SetWatchingWrites(false);
   SetIntercepting(true);
   return true;
+}
+
+int32_t Session::NextPosition(int32_t number) {
+  if (open_executions_ == 0 && (position_ == 0 || number == first_block_)) {
+    // A forward pass begins; several of them make one step under gradient accumulation.
+    position_ = 0;
+    first_block_ = number;
+    names_.clear();
+    const std::lock_guard lock(mutex_);
+    running_.saved_bytes = 0;
+  }
+  // Between the last block of a forward pass and the first one of the next lies the head: too late to say what the block held.
+  if (number == first_block_) before_.reset();
+  names_.push_back(blocks_.at(number)->name());
+  return position_++;
+}
+
+void Session::SetOptions(int32_t number, uint64_t kind, uint64_t structure, const std::vector<std::string>& labels) {
+  const std::lock_guard lock(mutex_);
+  measurements_.options().AddBlock(blocks_.at(number)->name(), kind, structure, labels);
+}
+
+void Session::DropOptions(int32_t number) {
+  const std::lock_guard lock(mutex_);
+  measurements_.options().RemoveBlock(blocks_.at(number)->name());
+}
+
+std::shared_ptr<OptionExecution> Session::BeginOption(int32_t number) {
+  if (Recorder::Current() != nullptr) {
+    PassThrough("inside another block");
+    return nullptr;
+  }
+  const std::string& block = blocks_.at(number)->name();
+  const int32_t position = NextPosition(number);
+  NoteHeldInputs();
+  const int32_t option = OptionFor(position, block);
+  const std::lock_guard lock(mutex_);
+  const bool first = measurements_.options().FirstExecution(block, option);
+  first_executions_ |= first;
+  return std::make_shared<OptionExecution>(shared_from_this(), block, position, option, first);
+}
+
+int32_t Session::OptionFor(int32_t position, const std::string& block) {
+  const std::lock_guard lock(mutex_);
+  const OptionMeasurements& options = measurements_.options();
+  const PlannedBlock* planned = plan_ == nullptr ? nullptr : plan_->FindBlock(position, block);
+  if (planned == nullptr || planned->option < 0) {
+    if (memory_limit_bytes_ == -1) return static_cast<int32_t>(options.NumOptions(block)) - 1;
+    return link_ == nullptr ? 0 : options.Trial(block);
+  }
+  if (static_cast<size_t>(planned->option) >= options.NumOptions(block)) {
+    ++passed_through_["ran by the first option: the plan names one that the block has not got"];
+    return 0;
+  }
+  const bool limited = plan_->memory_limit_bytes > 0 && plan_->feasible;
+  if (limited && meter::LiveBytes() + options.SavedBytes(block, planned->option) > plan_->memory_limit_bytes) {
+    ++passed_through_["ran by the first option: the block was about to overrun the limit"];
+    return 0;
+  }
+  return planned->option;
 }
 
 void Session::NoteHeldInputs() {
@@ -149,7 +198,7 @@ void Session::EndBlock() {
   tape->MovePlanned();
   StepProfile::Get().MovesEnd();
   if (host_limit_bytes_ > 0) before_ = c10::weak_intrusive_ptr<Tape>(tape);
-  ++open_tapes_;
+  ++open_executions_;
   {
     const std::lock_guard lock(mutex_);
     running_.saved_bytes += tape->saved_bytes;
@@ -186,7 +235,60 @@ void Session::Resume() {
   SetWatchingWrites(watching_before_pause_);
 }
 
+void Session::OnOptionForwardEnd(const OptionExecution& execution) {
+  ++open_executions_;
+  const std::lock_guard lock(mutex_);
+  running_.saved_bytes += execution.saved_bytes();
+}
+
+void Session::OnOptionBackwardBegin(const std::shared_ptr<OptionExecution>& execution) {
+  EndRunningOption();
+  const std::lock_guard lock(mutex_);
+  running_option_ = execution;
+}
+
+bool Session::OnOptionBackwardEnd(const OptionExecution& execution) {
+  const bool others = --open_executions_ > 0;
+  const std::lock_guard lock(mutex_);
+  running_option_.reset();
+  const OptionMeasurements& options = measurements_.options();
+  if (!options.Has(execution.block())) return others;
+  running_.replay_seconds += options.ExtraSeconds(execution.block(), execution.seconds());
+  if (!execution.first()) {
+    option_runs_[execution.position()] = {execution.block(), execution.option(), execution.saved_bytes(), execution.seconds()};
+  }
+  return others;
+}
+
+void Session::OnOptionAbandoned(bool begun) {
+  if (begun) --open_executions_;
+}
+
+void Session::EndRunningOption() {
+  std::shared_ptr<OptionExecution> running;
+  {
+    const std::lock_guard lock(mutex_);
+    running = running_option_.lock();
+  }
+  if (running) running->EndBackward();
+}
+
+void Session::AddOptionSamples(const StepMemory& memory) {
+  for (const auto& [position, run] : option_runs_) {
+    if (static_cast<size_t>(position) >= memory.instances.size() || !measurements_.options().Has(run.block)) continue;
+    const InstanceProfile& seen = memory.instances[position];
+    if (!seen.complete || seen.marks.empty()) continue;
+    // Its first mark is the backward itself, during which what it saved counted as planned.
+    int64_t peak = seen.marks.front().peak_bytes + run.saved_bytes;
+    for (size_t i = 1; i < seen.marks.size(); ++i) peak = std::max(peak, seen.marks[i].peak_bytes);
+    const int64_t forward = seen.forward_peak_bytes + run.saved_bytes - seen.forward_start_bytes;
+    measurements_.options().Add(run.block,
+                                {run.option, run.saved_bytes, forward, peak - seen.marks.front().start_bytes, run.seconds});
+  }
+}
+
 void Session::OnBackwardBegin(Tape& tape) {
+  EndRunningOption();
   TapePtr before;
   {
     const std::lock_guard lock(mutex_);
@@ -197,7 +299,7 @@ void Session::OnBackwardBegin(Tape& tape) {
 }
 
 void Session::OnBackwardEnd(Tape& tape) {
-  const bool others = --open_tapes_ > 0;
+  const bool others = --open_executions_ > 0;
   StepProfile::Get().BackwardEnds(tape.position, others);
   const std::lock_guard lock(mutex_);
   running_.replay_seconds += tape.replay_seconds;
@@ -206,7 +308,7 @@ void Session::OnBackwardEnd(Tape& tape) {
   measurements_.AddTape(tape);
 }
 
-void Session::OnAbandoned(Tape&) { --open_tapes_; }
+void Session::OnAbandoned(Tape&) { --open_executions_; }
 
 bool Session::Steady() const {
   // The optimizer's state exists once it has stepped; a loop without an optimizer is taken as steady after three steps.
@@ -215,6 +317,7 @@ bool Session::Steady() const {
 
 bool Session::ProfileNext() const {
   return step_ < kProfiledSteps || step_ < activated_at_ + kProfiledStepsAfterSwitch || step_ % kProfilePeriod == 0 ||
+         (link_ != nullptr && plan_ == nullptr && !measurements_.options().measured()) ||
          (step_ < kVaryingProfiledSteps && (measurements_.had_news() || (measurements_.varying() && !measurements_.ready())));
 }
 
@@ -247,7 +350,11 @@ StepStats Session::FinishStep(double agent_seconds) {
   {
     const std::lock_guard lock(mutex_);
     recorded_.clear();
-    if (report_profile) measurements_.AddProfile(memory, names_, held_inputs_);
+    if (report_profile) AddOptionSamples(memory);
+    if (report_profile && !first_executions_) measurements_.AddProfile(memory, names_, held_inputs_);
+    option_runs_.clear();
+    first_executions_ = false;
+    measurements_.options().NextStep();
     Report(stats, report_profile && WorthReporting(stats));
   }
   held_inputs_ = {};
@@ -389,10 +496,16 @@ bool Session::connected_to_planner(std::string& last_error) const {
 
 std::string Session::Explain() const {
   const std::lock_guard lock(mutex_);
-  return measurements_.ToText([this](const std::string& block) -> const BlockActions* {
+  const auto actions_of = [this](const std::string& block) -> const BlockActions* {
     if (plan_ != nullptr) return plan_->Find(-1, block);
     return memory_limit_bytes_ == -1 ? &keep_all_ : nullptr;
-  });
+  };
+  const auto option_of = [this](const std::string& block) {
+    const PlannedBlock* planned = plan_ == nullptr ? nullptr : plan_->FindBlock(-1, block);
+    if (planned != nullptr && planned->option >= 0) return planned->option;
+    return memory_limit_bytes_ == -1 ? static_cast<int32_t>(measurements_.options().NumOptions(block)) - 1 : 0;
+  };
+  return measurements_.ToText(actions_of, option_of);
 }
 
 std::map<std::string, std::vector<SiteInfo>> Session::Sites() const {

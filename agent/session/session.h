@@ -18,6 +18,7 @@
 #include "agent/session/held_inputs.h"
 #include "agent/session/link_client.h"
 #include "agent/session/measurements.h"
+#include "agent/session/option_execution.h"
 #include "agent/session/plan_table.h"
 #include "agent/tape/block.h"
 #include "agent/tape/tape.h"
@@ -57,7 +58,7 @@ struct StepStats {
 };
 
 // Block calls come from the thread that runs forward; tapes end on the thread that runs backward; step calls come between.
-class Session final : public TapeObserver, public std::enable_shared_from_this<Session> {
+class Session final : public TapeObserver, public OptionObserver, public std::enable_shared_from_this<Session> {
  public:
   // `memory_limit_bytes`: on the step peak; 0: the least-memory plan; -1: keep everything.
   explicit Session(int64_t memory_limit_bytes);
@@ -71,6 +72,16 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   bool BeginBlock(int32_t number, const std::vector<at::Tensor>& inputs);
   // It ended, or threw. Until backward, writes to what its tape replays from are seen also outside of blocks.
   void EndBlock();
+
+  // The block runs by options instead of with a tape, from the leanest on; blocks of one kind share what is measured, and
+  // have one structure, by which the planner knows them. Once, before its first BeginOption.
+  void SetOptions(int32_t number, uint64_t kind, uint64_t structure, const std::vector<std::string>& labels);
+  // From now on the block runs without Tidetape.
+  void DropOptions(int32_t number);
+  // The forward of a block with options begins, and says by which. Null: it runs as it is without Tidetape.
+  std::shared_ptr<OptionExecution> BeginOption(int32_t number);
+  // A block ran without a tape or an option. Returns false.
+  bool PassThrough(const char* reason);
 
   // Around what is no part of the block's computation: collectives that gather a unit inside it, say.
   void Pause();
@@ -124,8 +135,17 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   void OnBackwardEnd(Tape& tape) override;
   void OnAbandoned(Tape& tape) override;
 
+  void OnOptionForwardEnd(const OptionExecution& execution) override;
+  void OnOptionBackwardBegin(const std::shared_ptr<OptionExecution>& execution) override;
+  bool OnOptionBackwardEnd(const OptionExecution& execution) override;
+  void OnOptionAbandoned(bool begun) override;
+
  private:
-  bool PassThrough(const char* reason);
+  // A managed block's forward begins: its position in the order of execution.
+  int32_t NextPosition(int32_t number);
+  int32_t OptionFor(int32_t position, const std::string& block);
+  void EndRunningOption();
+  void AddOptionSamples(const StepMemory& memory);
   const BlockActions* ActionsFor(int32_t position, const Block& block);
   bool AuditNext(Block& block, const BlockActions* actions);
   void NoteHeldInputs();
@@ -156,14 +176,24 @@ class Session final : public TapeObserver, public std::enable_shared_from_this<S
   std::optional<c10::weak_intrusive_ptr<Tape>> before_;  // the last one recorded in this forward pass
   std::chrono::steady_clock::time_point step_start_;
   std::atomic<int64_t> optimizer_steps_{0};
-  int64_t optimizer_steps_before_ = 0;  // at the start of this step
-  std::atomic<int32_t> open_tapes_{0};
+  int64_t optimizer_steps_before_ = 0;       // at the start of this step
+  std::atomic<int32_t> open_executions_{0};  // whose backward is to come
 
   mutable std::mutex mutex_;  // guards all below, which tapes change when they end
   StepStats running_;
   std::optional<CollectiveFigures> collectives_;  // of this step
   Measurements measurements_;
   std::map<std::string, int64_t> demotions_;
+  // Blocks that ran by an option in this step, by position.
+  struct OptionRun {
+    std::string block;
+    int32_t option = 0;
+    int64_t saved_bytes = 0;
+    double seconds = 0;
+  };
+  std::map<int32_t, OptionRun> option_runs_;
+  bool first_executions_ = false;                              // of options in this step, which compile: its memory is no measure
+  std::weak_ptr<OptionExecution> running_option_;              // whose backward runs
   std::map<int32_t, c10::weak_intrusive_ptr<Tape>> recorded_;  // tapes of this forward pass that move values, by position
   std::map<std::string, int64_t> passed_through_;
   std::shared_ptr<const HeldPlan> plan_;

@@ -284,10 +284,11 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
     SetField(block.saved, to->mutable_saved());
     SetField(block.replayed, to->mutable_replayed());
     SetField(block.moved, to->mutable_moved());
-    if (!instance.options.empty()) continue;
-    to->set_structure_hash(problem.tapes[instance.tape].structure_hash);
     // planner::Action is numbered as the message's.
     to->set_default_action(static_cast<v1::Action>(named[b].default_action));
+    if (block.option >= 0) to->set_option_label(instance.options[block.option].label);
+    if (!instance.options.empty()) continue;
+    to->set_structure_hash(problem.tapes[instance.tape].structure_hash);
     for (const SiteAction& action : named[b].sites) {
       v1::SiteAction* site = to->add_sites();
       site->set_site(action.site);

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "planner/model/plan.h"
 
 namespace tidetape::planner {
@@ -47,6 +48,25 @@ absl::Status CheckSameSchedule(const RankMeasurement& first, const RankMeasureme
                                                     "than rank ", first.rank, "; all ranks must run them in the same order"));
 }
 
+// A plan names an option by its position, which must mean the same everywhere.
+absl::Status CheckSameOptions(const RankMeasurement& first, const RankMeasurement& other, size_t k) {
+  const BlockInstance& expected = first.profile->blocks[k].instance;
+  const BlockInstance& found = other.profile->blocks[k].instance;
+  const auto same_label = [](const BlockOption& a, const BlockOption& b) { return a.label == b.label; };
+  if (std::equal(expected.options.begin(), expected.options.end(), found.options.begin(), found.options.end(), same_label)) {
+    return absl::OkStatus();
+  }
+  const auto labels = [](const BlockInstance& instance) {
+    if (instance.options.empty()) return std::string("a tape");
+    return absl::StrCat("options ", absl::StrJoin(instance.options, ", ", [](std::string* out, const BlockOption& option) {
+                          absl::StrAppend(out, "'", option.label, "'");
+                        }));
+  };
+  return absl::FailedPreconditionError(absl::StrCat("block ", k, " (", expected.name, ") has ", labels(found), " on rank ",
+                                                    other.rank, " and ", labels(expected), " on rank ", first.rank,
+                                                    "; all ranks must bring the same options in the same order"));
+}
+
 absl::Status CheckEvents(const RankMeasurement& rank, const ProfiledBlock& block, const BlockTape& tape) {
   for (const auto* list : {&block.instance.gradient_live_bytes, &block.instance.start_live_bytes}) {
     if (list->empty() || list->size() == tape.backward.size()) continue;
@@ -67,6 +87,20 @@ void RaiseTo(const BlockInstance& other, BlockInstance& instance) {
   instance.backward_transient_bytes = std::max(instance.backward_transient_bytes, other.backward_transient_bytes);
   RaiseTo(other.gradient_live_bytes, instance.gradient_live_bytes);
   RaiseTo(other.start_live_bytes, instance.start_live_bytes);
+  for (size_t o = 0; o < instance.options.size(); ++o) {
+    BlockOption& option = instance.options[o];
+    option.saved_bytes = std::max(option.saved_bytes, other.options[o].saved_bytes);
+    option.own_peak_bytes = std::max(option.own_peak_bytes, other.options[o].own_peak_bytes);
+  }
+}
+
+// Each option's seconds as the median over the ranks.
+void ApplyOptionSeconds(const std::vector<RankMeasurement>& ranks, size_t k, BlockInstance& instance) {
+  for (size_t o = 0; o < instance.options.size(); ++o) {
+    std::vector<double> seconds;
+    for (const RankMeasurement& rank : ranks) seconds.push_back(rank.profile->blocks[k].instance.options[o].seconds);
+    instance.options[o].seconds = Median(std::move(seconds));
+  }
 }
 
 // Inputs that the execution alone holds on every rank, as storages of the tape.
@@ -172,6 +206,7 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
     for (size_t k = 0; k < problem.blocks.size(); ++k) {
       const ProfiledBlock& measured = rank.profile->blocks[k];
       BlockInstance& instance = problem.blocks[k];
+      if (absl::Status status = CheckSameOptions(ranks.front(), rank, k); !status.ok()) return status;
       if (instance.options.empty()) {
         if (absl::Status status = CheckEvents(rank, measured, problem.tapes[instance.tape]); !status.ok()) return status;
       }
@@ -184,7 +219,11 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
   }
   for (size_t k = 0; k < problem.blocks.size(); ++k) {
     BlockInstance& instance = problem.blocks[k];
-    if (instance.options.empty()) instance.held_inputs = HeldOnAllRanks(ranks, k, problem.tapes[instance.tape]);
+    if (instance.options.empty()) {
+      instance.held_inputs = HeldOnAllRanks(ranks, k, problem.tapes[instance.tape]);
+    } else {
+      ApplyOptionSeconds(ranks, k, instance);
+    }
   }
   return problem;
 }

@@ -180,5 +180,44 @@ TEST(UpdateCosts, KeepsWhatTheUpdateDidNotMeasure) {
   EXPECT_THAT(known[1].replay_workspace_bytes, ElementsAre(30, 40));
 }
 
+MemoryProfile WithOptions(std::vector<BlockOption> options) {
+  MemoryProfile profile = MakeProfile({1}, 5);
+  profile.blocks[0].structure_hash = 77;  // no tape
+  profile.blocks[0].instance.gradient_live_bytes.clear();
+  profile.blocks[0].instance.options = std::move(options);
+  return profile;
+}
+
+TEST_F(MergeRanksTest, OptionsHaveTheWorstMemoryAndTheMedianSeconds) {
+  const MemoryProfile a = WithOptions({{10, 50, 0.3, "lean"}, {40, 60, 0.0, "fast"}});
+  const MemoryProfile b = WithOptions({{20, 40, 0.1, "lean"}, {30, 70, 0.0, "fast"}});
+  const MemoryProfile c = WithOptions({{15, 45, 0.9, "lean"}, {35, 65, 0.2, "fast"}});
+  const auto problem = MergeRanks(tapes_, {{0, &a, &no_costs_}, {1, &b, &no_costs_}, {2, &c, &no_costs_}}, 1000);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const std::vector<BlockOption>& options = problem->blocks[0].options;
+  ASSERT_EQ(options.size(), 2u);
+  EXPECT_EQ(options[0].saved_bytes, 20);
+  EXPECT_EQ(options[0].own_peak_bytes, 50);
+  EXPECT_EQ(options[0].seconds, 0.3);
+  EXPECT_EQ(options[1].saved_bytes, 40);
+  EXPECT_EQ(options[1].own_peak_bytes, 70);
+  EXPECT_EQ(options[1].seconds, 0.0);
+  EXPECT_TRUE(problem->tapes.empty());
+}
+
+TEST_F(MergeRanksTest, RefusesRanksWithOtherOptions) {
+  const MemoryProfile first = WithOptions({{10, 50, 0.3, "lean"}, {40, 60, 0.0, "fast"}});
+  for (const auto& [options, told] :
+       {std::pair<std::vector<BlockOption>, std::string>{{{10, 50, 0.3, "lean"}}, "options 'lean' on rank 1"},
+        {{{40, 60, 0.0, "fast"}, {10, 50, 0.3, "lean"}}, "options 'fast', 'lean' on rank 1"},
+        {{}, "a tape on rank 1"}}) {
+    const MemoryProfile second = WithOptions(options);
+    const auto problem = MergeRanks(tapes_, {{0, &first, &no_costs_}, {1, &second, &no_costs_}}, 1000);
+    EXPECT_EQ(problem.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(problem.status().message()), HasSubstr(told));
+    EXPECT_THAT(std::string(problem.status().message()), HasSubstr("layers.0"));
+  }
+}
+
 }  // namespace
 }  // namespace tidetape::planner

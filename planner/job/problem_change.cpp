@@ -14,6 +14,7 @@ ProblemDigest::ProblemDigest(const PlanningProblem& problem) {
   for (const BlockInstance& block : problem.blocks) {
     bases_[absl::StrCat("the forward base of ", block.name)] = block.forward_base_bytes;
     bases_[absl::StrCat("the backward base of ", block.name)] = block.backward_base_bytes;
+    for (const BlockOption& option : block.options) seconds_[absl::StrCat("'", option.label, "'")] += option.seconds;
     if (!block.options.empty()) continue;
     for (const Op& op : problem.tapes[block.tape].ops) seconds_[op.name] += op.cost_seconds;
   }

@@ -21,13 +21,13 @@ class ProblemDigest {
   // The base that moved farthest, as in "the backward base of layers.7 went from 1000 to 1200 bytes"; empty where none did.
   std::string LargestMemoryChange(const ProblemDigest& now) const;
 
-  // The ops whose cost moved farthest, over all blocks, as in "aten::mm takes 0.012 s a step instead of 0.008 s"; empty where none
-  // did.
+  // The ops or options whose cost moved farthest, over all blocks, as in "aten::mm takes 0.012 s a step instead of 0.008 s"; empty
+  // where none did.
   std::string LargestCostChange(const ProblemDigest& now) const;
 
  private:
   std::map<std::string, int64_t> bases_;   // by what they are of
-  std::map<std::string, double> seconds_;  // by op, of running each once in every block
+  std::map<std::string, double> seconds_;  // by op or option, of running each once in every block
 };
 
 }  // namespace tidetape::planner

@@ -1,5 +1,6 @@
 #include "planner/job/replan_policy.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -19,10 +20,13 @@ std::string With(const std::string& text, const std::string& change) {
   return change.empty() ? text : absl::StrCat(text, ": ", change);
 }
 
-// Time to run every op of every block again, seconds.
+// Time to run every op of every block again, seconds; of a block with options, the time of its slowest one.
 double RecomputeSeconds(const PlanningProblem& problem) {
   double seconds = 0;
   for (const BlockInstance& block : problem.blocks) {
+    double slowest = 0;
+    for (const BlockOption& option : block.options) slowest = std::max(slowest, option.seconds);
+    seconds += slowest;
     if (!block.options.empty()) continue;
     for (const Op& op : problem.tapes[block.tape].ops) seconds += op.cost_seconds;
   }
@@ -40,7 +44,7 @@ void ReplanPolicy::Follow(const PlanningProblem& problem, const std::vector<uint
   saved_.clear();
   moved_.clear();
   for (const BlockPlan& block : plan.blocks) {
-    saved_.push_back(block.saved);
+    saved_.push_back(block.option < 0 ? block.saved : std::vector<int32_t>{block.option});
     moved_.push_back(block.moved);
   }
   step_peak_bytes_ = plan.step_peak_bytes;

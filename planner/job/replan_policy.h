@@ -53,7 +53,7 @@ class ReplanPolicy {
   int64_t memory_limit_bytes_ = 0;
   int64_t host_bytes_limit_ = 0;
   std::vector<uint64_t> structure_hashes_;
-  std::vector<std::vector<int32_t>> saved_;
+  std::vector<std::vector<int32_t>> saved_;  // as for EvaluatePlan
   std::vector<std::vector<int32_t>> moved_;
   ProblemDigest digest_;
   int64_t step_peak_bytes_ = 0;

@@ -118,5 +118,31 @@ TEST_F(ReplanPolicyTest, AnInfeasibleLimitIsNotPlannedForAgainAndAgain) {
   for (int i = 0; i < 10; ++i) EXPECT_THAT(Reason(Problem(2000 + i)), IsEmpty());
 }
 
+TEST_F(ReplanPolicyTest, FollowsABlockWithOptions) {
+  PlanningProblem problem = Problem(1000);
+  problem.tapes.clear();
+  problem.blocks[0].options = {{0, 300, 0.010, "lean"}, {200, 320, 0, "fast"}};
+  const auto plan = PlanStep(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->blocks[0].option, 1);
+  policy_.Follow(problem, kHashes, *plan);
+  EXPECT_THAT(Reason(problem), IsEmpty());
+  problem.blocks[0].options[1].own_peak_bytes = 900;
+  EXPECT_THAT(Reason(problem), HasSubstr("would reach 1900 bytes"));
+}
+
+TEST_F(ReplanPolicyTest, OptionsThatAreSlowerAreNamed) {
+  PlanningProblem problem = Problem(1000);
+  problem.tapes.clear();
+  problem.blocks[0].options = {{0, 300, 0.020, "lean"}, {100, 310, 0.010, "half"}, {900, 910, 0, "fast"}};
+  const auto plan = PlanStep(problem);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->blocks[0].option, 1);
+  policy_.Follow(problem, kHashes, *plan);
+  problem.blocks[0].options[1].seconds = 0.050;
+  EXPECT_THAT(Reason(problem), IsEmpty());
+  EXPECT_THAT(Reason(problem), HasSubstr("'half' takes 0.050000 s a step instead of 0.010000 s"));
+}
+
 }  // namespace
 }  // namespace tidetape::planner

@@ -17,8 +17,11 @@ namespace {
 
 using Stub = v1::PlannerService::Stub;
 
-// Storages that are kept by `plan` and not by `other`.
+// Storages that are kept by `plan` and not by `other`; the label of an option that only `plan` runs by.
 std::vector<std::string> KeptOnlyBy(const v1::BlockPlan& plan, const v1::BlockPlan& other, const LabelsByHash& labels) {
+  if (!plan.option_label().empty()) {
+    return plan.option_label() == other.option_label() ? std::vector<std::string>() : std::vector{plan.option_label()};
+  }
   std::vector<int32_t> storages;
   std::set_difference(plan.saved().begin(), plan.saved().end(), other.saved().begin(), other.saved().end(),
                       std::back_inserter(storages));

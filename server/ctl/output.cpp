@@ -211,14 +211,10 @@ void PrintPlan(const v1::Plan& plan, std::ostream& out) {
   if (plan.moved_bytes() > 0) header.push_back("MOVED");
   Table table(header);
   for (const v1::BlockPlan& block : plan.blocks()) {
-    std::vector<std::string> row = {
-        absl::StrCat(block.block()),
-        block.name(),
-        FormatBytes(block.saved_bytes()),
-        FormatSeconds(block.replay_seconds()),
-        FormatBytes(block.own_peak_bytes()),
-        block.option() >= 0 ? absl::StrCat("option ", block.option()) : absl::StrCat(block.saved_size()),
-        absl::StrCat(block.replayed_size())};
+    std::vector<std::string> row = {absl::StrCat(block.block()),         block.name(),
+                                    FormatBytes(block.saved_bytes()),    FormatSeconds(block.replay_seconds()),
+                                    FormatBytes(block.own_peak_bytes()), KeptText(block),
+                                    absl::StrCat(block.replayed_size())};
     if (plan.moved_bytes() > 0) row.push_back(FormatBytes(block.moved_bytes()));
     table.Add(row);
   }

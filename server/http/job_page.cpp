@@ -209,7 +209,7 @@ std::string BlockSection(const JobPageInput& input) {
   std::string values;
   for (const BlockGroup& group : GroupBlocks(input)) {
     const v1::BlockPlan& plan = *group.plan;
-    std::string kept = plan.option() >= 0 ? absl::StrCat("option ", plan.option()) : absl::StrCat(plan.saved_size());
+    std::string kept = EscapeMarkup(KeptText(plan));
     if (plan.moved_size() > 0) absl::StrAppend(&kept, " and ", plan.moved_size(), " moved");
     table.Add({NamesOf(group), FormatBytes(plan.saved_bytes()), kept, absl::StrCat(plan.replayed_size()),
                FormatSeconds(plan.replay_seconds()), FormatBytes(plan.own_peak_bytes())});

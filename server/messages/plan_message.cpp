@@ -41,6 +41,7 @@ planner::StepPlan PlanFromMessage(const v1::Plan& plan) {
     planner::BlockPlan& of_block = result.blocks.emplace_back();
     of_block.saved.assign(block.saved().begin(), block.saved().end());
     of_block.moved.assign(block.moved().begin(), block.moved().end());
+    of_block.option = block.option();
   }
   result.step_peak_bytes = plan.step_peak_bytes();
   result.replay_seconds = plan.replay_seconds();

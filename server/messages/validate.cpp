@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "net/error_info.h"
@@ -15,6 +17,7 @@ constexpr int32_t kLargestWorld = 1 << 20;
 constexpr size_t kLongestName = 256;
 constexpr int kMostWindows = 64;
 constexpr int kMostUnitSizes = 4096;
+constexpr int kMostOptions = 64;
 
 // Checks the fields of one message and keeps the first complaint.
 class Checker {
@@ -97,11 +100,17 @@ void CheckInstance(const v1::BlockInstance& instance, const std::string& field, 
   for (int i = 0; i < instance.start_live_bytes_size(); ++i) {
     check.Bytes(instance.start_live_bytes(i), field, ".start_live_bytes[", i, "]");
   }
+  check.Require(instance.options_size() <= kMostOptions, absl::StrCat(field, ".options has more than ", kMostOptions, " entries"));
+  std::set<std::string> labels;
   for (int i = 0; i < instance.options_size(); ++i) {
     const v1::BlockOption& option = instance.options(i);
     check.Bytes(option.saved_bytes(), field, ".options[", i, "].saved_bytes");
     check.Bytes(option.own_peak_bytes(), field, ".options[", i, "].own_peak_bytes");
     check.Seconds(option.seconds(), field, ".options[", i, "].seconds");
+    check.Require(!option.label().empty() && option.label().size() <= kLongestName,
+                  absl::StrCat(field, ".options[", i, "].label must have 1 to ", kLongestName, " bytes"));
+    check.Require(labels.insert(option.label()).second,
+                  absl::StrCat(field, ".options[", i, "].label is '", option.label(), "', as that of an option before it"));
   }
 }
 

@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+
 namespace tidetape::server {
 namespace {
 
@@ -28,7 +30,7 @@ v1::StepReport GoodReport() {
   v1::StepReport report;
   report.set_step(12);
   report.set_step_seconds(0.5);
-  report.mutable_profile()->add_blocks()->mutable_instance()->add_options();
+  report.mutable_profile()->add_blocks()->mutable_instance()->add_options()->set_label("lean");
   report.add_costs()->add_cost_seconds(-1);
   report.mutable_costs(0)->add_replay_workspace_bytes(0);
   return report;
@@ -98,6 +100,15 @@ TEST(ValidateReport, NamesJobRankStepAndField) {
        "profile.blocks[0].start_live_bytes[0]"},
       {[](v1::StepReport& r) { r.mutable_profile()->mutable_blocks(0)->mutable_instance()->mutable_options(0)->set_seconds(kNan); },
        "profile.blocks[0].options[0].seconds"},
+      {[](v1::StepReport& r) { r.mutable_profile()->mutable_blocks(0)->mutable_instance()->mutable_options(0)->clear_label(); },
+       "profile.blocks[0].options[0].label must have"},
+      {[](v1::StepReport& r) { r.mutable_profile()->mutable_blocks(0)->mutable_instance()->add_options()->set_label("lean"); },
+       "profile.blocks[0].options[1].label is 'lean', as that of an option before it"},
+      {[](v1::StepReport& r) {
+         for (int i = 0; i < 64; ++i)
+           r.mutable_profile()->mutable_blocks(0)->mutable_instance()->add_options()->set_label(absl::StrCat(i));
+       },
+       "profile.blocks[0].options has more than 64 entries"},
       {[](v1::StepReport& r) { r.mutable_costs(0)->set_cost_seconds(0, kNan); }, "costs[0].cost_seconds[0]"},
       {[](v1::StepReport& r) { r.mutable_costs(0)->set_cost_seconds(0, -kInfinity); }, "costs[0].cost_seconds[0]"},
       {[](v1::StepReport& r) { r.mutable_costs(0)->set_replay_workspace_bytes(0, -1); }, "costs[0].replay_workspace_bytes[0]"},

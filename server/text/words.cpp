@@ -17,6 +17,12 @@ std::string ActionName(v1::Action action) {
   return absl::AsciiStrToLower(absl::StripPrefix(v1::Action_Name(action), "ACTION_"));
 }
 
+std::string KeptText(const v1::BlockPlan& plan) {
+  if (plan.option() >= 0 && !plan.option_label().empty()) return plan.option_label();
+  if (plan.option() >= 0) return absl::StrCat("option ", plan.option());
+  return absl::StrCat(plan.saved_size());
+}
+
 std::string HolderText(const v1::PeakHolder& holder) {
   const std::string phase = absl::AsciiStrToLower(absl::StripPrefix(v1::PeakHolder::Phase_Name(holder.phase()), "PHASE_"));
   return holder.name().empty() ? phase : absl::StrCat(phase, " of ", holder.name());

@@ -16,6 +16,9 @@ std::string StateName(v1::JobSummary::State state);
 // As in "save"; "-" where nothing is done.
 std::string ActionName(v1::Action action);
 
+// What a block keeps: the label of its option, or how many values.
+std::string KeptText(const v1::BlockPlan& plan);
+
 // As in "backward of layers.7", or "head".
 std::string HolderText(const v1::PeakHolder& holder);
 

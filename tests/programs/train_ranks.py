@@ -4,6 +4,7 @@ torchrun --nproc-per-node 2 tests/programs/train_ranks.py --planner HOST:PORT --
 """
 
 import argparse
+import functools
 import json
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import tidetape
@@ -26,6 +28,7 @@ CONFIG = {
     "use_cache": False,
 }
 TOKENS = (2, 64)
+POLICIES = {"full": functools.partial(checkpoint, use_reentrant=False), "none": None}
 
 
 def main():
@@ -40,7 +43,8 @@ def main():
     fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     limit = (options.folder / "limit").read_text()
-    session = tidetape.attach(model, memory_limit=limit, planner=options.planner, collectives=options.collectives)
+    policies = {"model.layers.[12]": POLICIES} if options.policies else None
+    session = tidetape.attach(model, memory_limit=limit, planner=options.planner, collectives=options.collectives, options=policies)
     generator = torch.Generator().manual_seed(rank)
     with open(options.folder / f"rank{rank}.jsonl", "w", encoding="utf-8", buffering=1) as log:
         while (orders := agreed_orders(options.folder)) != "stop":
@@ -75,6 +79,7 @@ def parse_options():
     parser.add_argument("--planner", required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--collectives", default="stock")
+    parser.add_argument("--policies", action="store_true", help="two of the layers run by options")
     return parser.parse_args()
 
 

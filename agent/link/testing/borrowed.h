@@ -54,9 +54,14 @@ class BorrowedReport {
     if (profile != nullptr) {
       for (const planner::ProfiledBlock& block : profile->blocks) {
         const planner::BlockInstance& instance = block.instance;
+        std::vector<tt_block_option>& options = options_.emplace_back();
+        for (const planner::BlockOption& option : instance.options) {
+          options.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds, option.label.c_str()});
+        }
         blocks_.push_back({instance.name.c_str(), block.structure_hash, instance.forward_base_bytes, instance.backward_base_bytes,
                            instance.backward_transient_bytes, Data(instance.gradient_live_bytes), Data(instance.start_live_bytes),
-                           instance.gradient_live_bytes.size(), block.held_inputs.data(), block.held_inputs.size()});
+                           instance.gradient_live_bytes.size(), block.held_inputs.data(), block.held_inputs.size(), options.data(),
+                           options.size()});
       }
       report_.has_profile = 1;
       report_.steady = profile->steady;
@@ -89,6 +94,7 @@ class BorrowedReport {
  private:
   static const int64_t* Data(const std::vector<int64_t>& list) { return list.empty() ? nullptr : list.data(); }
 
+  std::deque<std::vector<tt_block_option>> options_;
   std::vector<tt_profiled_block> blocks_;
   std::vector<int32_t> schedule_;
   std::vector<tt_tape_costs> costs_;

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 
 from . import _native, session
-from .blocks import compiled_reason, find_blocks, unwrap
+from .block_options import choose_blocks, users_options
+from .blocks import find_blocks
 from .existing import POLICIES, handle_existing
 from .fsdp.options import CollectiveOptions
 from .idle_session import IdleSession
 from .memory_limit import parse_host_memory_limit, parse_memory_limit
+from .option_forward import Option
 
 _log = logging.getLogger("tidetape")
 
@@ -27,6 +29,7 @@ def attach(
     job: str | None = None,
     existing: str = "replace",
     collectives: str | CollectiveOptions = "stock",
+    options: Mapping[str, Mapping[str, Option]] | None = None,
 ) -> session.Session | IdleSession:
     """Lets Tidetape manage the activations of `model`, from its next forward on. The model's code, module names and state dict
     keys stay as they are.
@@ -45,9 +48,13 @@ def attach(
     existing: checkpointing that is already on is replaced ("replace"), kept, its blocks left alone ("keep"), or refused ("error").
     collectives: FSDP2's own ("stock"), Tidetape's without layout copies ("tide"), or those where they work ("auto");
         CollectiveOptions for more. The same on all ranks.
+    options: by name glob, your own ways to run blocks, by name, from the one that needs the least memory on. A way is called as
+        `way(forward, *args, **kwargs)` with the block's own forward, as in functools.partial(checkpoint, use_reentrant=False); None
+        stands for the forward as it is. They are measured in the first steps, and the plan picks one for each block.
 
-    Works before or after fully_shard, DDP, meta-device initialisation and torch.compile of blocks (compiled blocks run as they
-    are). Raises ValueError on bad arguments. With a torch that cannot be intercepted it says so once and leaves training alone.
+    Works before or after fully_shard, DDP, meta-device initialisation and torch.compile of blocks (which run under one of three
+    activation memory budgets). Raises ValueError on bad arguments. With a torch that cannot be intercepted it says so once and
+    leaves training alone.
     """
     if existing not in POLICIES:
         raise ValueError(f"existing is {existing!r}; it must be one of {', '.join(POLICIES)}")
@@ -61,24 +68,23 @@ def attach(
             "another model is attached in this process; call detach() on its session first, or attach a module that "
             "contains both models"
         )
+    given = users_options(model, options)
     found = find_blocks(model, blocks)
+    if given:
+        # Once more, for the order.
+        found = find_blocks(model, [*(module for _, module in found), *given])
     if _native.intercept_problem:
         _log.warning("tidetape: %s", _native.intercept_problem)
         return IdleSession({name: _native.intercept_problem for name, _ in found}, _native.intercept_problem)
     checkpointing = handle_existing(model, found, existing)
     if checkpointing.message:
         _log.warning("tidetape: %s", checkpointing.message)
-    managed = []
-    for name, module in checkpointing.managed:
-        reason = compiled_reason(module)
-        if reason is None:
-            managed.append((name, unwrap(module)))
-        else:
-            checkpointing.unmanaged[name] = reason
+    chosen = choose_blocks(checkpointing.managed, given)
+    checkpointing.unmanaged.update(chosen.unmanaged)
     for reason in sorted(set(checkpointing.unmanaged.values())):
         names = [name for name, why in checkpointing.unmanaged.items() if why == reason]
         _log.warning("tidetape: %d block(s) run without Tidetape, from %s on: %s", len(names), names[0], reason)
-    attached = session.Session(model, managed, limit, host_limit, planner, job, checkpointing)
+    attached = session.Session(model, chosen.managed, limit, host_limit, planner, job, checkpointing, chosen.options)
     if collective_options.mode != "stock":
         attached.take_over_collectives(collective_options)
     session._set_current(attached)

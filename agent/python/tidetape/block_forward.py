@@ -8,9 +8,12 @@ import weakref
 import torch
 from torch import nn
 
+from .blocks import forward_attribute
+
 
 class BlockForward:
-    """Stands in for `module.forward` as an instance attribute, so that names, state dict keys and hooks stay as they are.
+    """Stands in for `module.forward` as an instance attribute, so that names, state dict keys and hooks stay as they are; for
+    what `module.compile()` made of its call, where that was done.
 
     Holds the module weakly: a model that goes out of scope is freed at once, attached or not. A copy of the module
     (`copy.deepcopy`, for an averaged model, say) gets its own plain forward back.
@@ -19,7 +22,8 @@ class BlockForward:
     def __init__(self, module: nn.Module, number: int, session):
         self.module = weakref.ref(module)
         # Set where somebody has put a forward of their own on the instance; else the class's is called.
-        self.replaced = module.__dict__.get("forward")
+        self.attribute = forward_attribute(module)
+        self.replaced = module.__dict__.get(self.attribute)
         self.number = number
         self.session = session
         self.native = session.native
@@ -51,19 +55,19 @@ class BlockForward:
         return self.replaced if copied is None else functools.partial(type(copied).forward, copied)
 
     def __reduce__(self):
-        return (getattr, (self.module(), "forward"))
+        return (getattr, (self.module(), self.attribute))
 
     def install(self) -> None:
-        self.module().__dict__["forward"] = self
+        self.module().__dict__[self.attribute] = self
 
     def remove(self) -> None:
         """Puts the forward back that was there before, unless somebody has put another one on top."""
         module = self.module()
-        if module is None or module.__dict__.get("forward") is not self:
+        if module is None or module.__dict__.get(self.attribute) is not self:
             return
-        del module.__dict__["forward"]
+        del module.__dict__[self.attribute]
         if self.replaced is not None:
-            module.__dict__["forward"] = self.replaced
+            module.__dict__[self.attribute] = self.replaced
 
 
 def plain_tensors(named) -> list[tuple[str, torch.Tensor]]:

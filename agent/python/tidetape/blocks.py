@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from torch import nn
 
@@ -55,6 +55,16 @@ def compiled_reason(module: nn.Module) -> str | None:
     if getattr(module, "_compiled_call_impl", None) is not None:
         return "compiled by module.compile()"
     return None
+
+
+def compiled_forward(module: nn.Module) -> Callable | None:
+    """What torch.compile runs instead of the block, or None where it has not got the block."""
+    return module.__dict__.get(forward_attribute(module)) if compiled_reason(module) is not None else None
+
+
+def forward_attribute(module: nn.Module) -> str:
+    """The attribute through which a call of the module reaches its forward."""
+    return "_compiled_call_impl" if getattr(module, "_compiled_call_impl", None) is not None else "forward"
 
 
 def unwrap(module: nn.Module) -> nn.Module:
@@ -150,7 +160,9 @@ def _by_identity(model: nn.Module, names: dict[nn.Module, str], module: object) 
 
 
 def _by_glob(model: nn.Module, names: dict[nn.Module, str], glob: str) -> dict[nn.Module, None]:
-    found = {unwrap(module): None for module, name in names.items() if name and _matches(name, glob)}
+    # What a torch.compile wrapper holds has the wrapper's name.
+    held = {_inside(module) for module in names if _is_optimized_module(module)}
+    found = {unwrap(module): None for module, name in names.items() if name and module not in held and _matches(name, glob)}
     if not found:
         raise ValueError(f"no module of {type(model).__name__} matches {glob!r}; {_near(names, glob)}")
     return found

@@ -21,7 +21,8 @@ import torch
 from torch import nn
 
 import tidetape
-from tidetape.blocks import compiled_reason, find_blocks
+from tidetape.block_options import choose_blocks
+from tidetape.blocks import find_blocks
 from tidetape.existing import POLICIES, find_checkpointing
 from tidetape.memory_limit import parse_host_memory_limit, parse_memory_limit
 
@@ -116,7 +117,9 @@ def describe(model: nn.Module, settings: Settings) -> str:
     """What attaching would do, in a few lines."""
     blocks = find_blocks(model, settings.block_globs())
     lines = [f"would attach to {type(model).__name__}: {len(blocks)} blocks, {blocks[0][0]} … {blocks[-1][0]}"]
-    lines += [f"  {name}: unmanaged, {reason}" for name, block in blocks if (reason := compiled_reason(block))]
+    chosen = choose_blocks(blocks, {})
+    lines += [f"  {name}: by one of {', '.join(given.options)}" for name, given in chosen.options.items()]
+    lines += [f"  {name}: unmanaged, {reason}" for name, reason in chosen.unmanaged.items()]
     on = find_checkpointing(model)
     if on:
         kinds = ", ".join(sorted({one.kind for one in on}))

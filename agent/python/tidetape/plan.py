@@ -17,6 +17,8 @@ class PlannedBlock:
     moved_bytes: int
     replay_seconds: float
     own_peak_bytes: int
+    option: str = ""
+    """Which of its options a block without a tape runs by."""
 
 
 @dataclass(frozen=True)

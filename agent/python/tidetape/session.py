@@ -21,9 +21,11 @@ from .block_forward import BlockForward
 from .existing import ExistingCheckpointing
 from .incarnation import new_incarnation
 from .inner_units import watch_inner_units
+from .option_forward import OptionForward
 from .plan import Plan, PlannedBlock, Site
 
 if TYPE_CHECKING:
+    from .block_options import BlockOptions
     from .fsdp.collectives import Collectives
     from .fsdp.options import CollectiveOptions
 
@@ -47,6 +49,7 @@ class Session:
         planner: str,
         job: str | None,
         existing: ExistingCheckpointing,
+        options: dict[str, BlockOptions],
     ):
         audit = _audit_mode(os.environ.get("TIDETAPE_AUDIT", ""))
         self.native = _native._C.Session(memory_limit_bytes)
@@ -74,11 +77,17 @@ class Session:
         """What Tidetape does of FSDP2's collectives; None where they are FSDP2's own."""
         self._said_infeasible = 0
         self._hooks = []
+        # Labels of the options of blocks that have no tape.
+        self._options = {name: list(given.options) for name, given in options.items()}
         for name, module in blocks:
-            forward = BlockForward(module, self.native.add_block(name), self)
+            number = self.native.add_block(name)
+            if name in options:
+                forward = OptionForward(module, number, self, name, options[name])
+            else:
+                forward = BlockForward(module, number, self)
+                self._hooks += watch_inner_units(module, number, self)
             forward.install()
             self._forwards.append(weakref.ref(forward))
-            self._hooks += watch_inner_units(module, forward.number, self)
         self._model = weakref.ref(model)
         own = weakref.ref(self)
         self._hooks.append(register_optimizer_step_post_hook(lambda *_: own() and own()._on_optimizer_step()))
@@ -107,8 +116,12 @@ class Session:
         given = self.native.plan()
         if given is None:
             return Plan()
-        blocks = tuple(PlannedBlock(**block) for block in given.pop("blocks"))
+        blocks = tuple(self._planned_block(**block) for block in given.pop("blocks"))
         return Plan(**given, blocks=blocks)
+
+    def _planned_block(self, name: str, option: int, **figures) -> PlannedBlock:
+        labels = self._options.get(name, [])
+        return PlannedBlock(name=name, option=labels[option] if 0 <= option < len(labels) else "", **figures)
 
     def stats(self) -> dict:
         """The last finished step: step, generation, step_seconds, step_peak_bytes, replay_seconds, saved_bytes, replayed_ops,
@@ -138,24 +151,35 @@ class Session:
         """Values that are kept because they cannot be reproduced: block and op, with their bytes."""
         return dict(self.native.demotions())
 
-    def impose(self, actions: dict[str, dict[int, str]], default: str = "replay") -> None:
+    def impose(self, actions: dict[str, dict[int, str] | str], default: str = "replay") -> None:
         """Puts a plan made by hand in force, from the next forward on.
 
-        actions: by block, "save", "replay" or "move" (to host memory and back) for each site. default: "save" or "replay", for what
-        backward reads and is not named, in all blocks. Raises ValueError on another word or block.
+        actions: by block, "save", "replay" or "move" (to host memory and back) for each site; for a block with options the name of
+        one, the first where it is left out. default: "save" or "replay", for what
+        backward reads and is not named, in all blocks. Raises ValueError on another word, block or option.
         """
         if unknown := actions.keys() - set(self._block_names):
             raise ValueError(f"no such block: {', '.join(sorted(unknown))}; the blocks are {', '.join(self._block_names)}")
         if default not in ("save", "replay"):
             raise ValueError(f'default is {default!r}; it must be "save" or "replay"')
         numbers = {action: getattr(_native._C, f"ACTION_{action.upper()}") for action in ("save", "replay", "move")}
+        chosen = {name: self._option_number(name, actions.get(name, labels[0])) for name, labels in self._options.items()}
+        actions = {name: sites for name, sites in actions.items() if name not in chosen}
         words = {word for sites in actions.values() for word in sites.values()}
         if words - numbers.keys():
             raise ValueError(f'an action is {min(words - numbers.keys())!r}; it must be "save", "replay" or "move"')
         self.native.impose(
-            [(name, [(site, numbers[word]) for site, word in actions.get(name, {}).items()]) for name in self._block_names],
+            [
+                (name, [(site, numbers[word]) for site, word in actions.get(name, {}).items()], chosen.get(name, -1))
+                for name in self._block_names
+            ],
             default == "save",
         )
+
+    def _option_number(self, block: str, option: str) -> int:
+        if option not in self._options[block]:
+            raise ValueError(f"{block} has no option {option!r}; it has {', '.join(self._options[block])}")
+        return self._options[block].index(option)
 
     def set_memory_limit(self, limit: int | str) -> None:
         """Changes the limit; a new plan follows."""
@@ -184,6 +208,21 @@ class Session:
             self._start()
         if self._optimizer_stepped and not self._in_step:
             self._finish()
+
+    def leave_alone(self, failed: OptionForward, reason: str) -> None:
+        """An option of the block failed: it and those of its kind run as they are without Tidetape from now on."""
+        alike = [failed]
+        for reference in self._forwards:
+            forward = reference()
+            if isinstance(forward, OptionForward) and forward is not failed and forward.kind == failed.kind:
+                alike.append(forward)
+        for forward in alike:
+            forward.left_alone = reason
+            self.native.drop_options(forward.number)
+            self.unmanaged[forward.name] = reason
+        _log.warning(
+            "tidetape: %d block(s) run without Tidetape from now on, %s and those of its kind: %s", len(alike), failed.name, reason
+        )
 
     def _on_optimizer_step(self) -> None:
         self._optimizer_stepped = True
