@@ -183,6 +183,17 @@ TEST(PlanProtoTest, KeepsByDefaultWithoutALimit) {
   EXPECT_EQ(plan.blocks(0).sites(0).action(), v1::ACTION_REPLAY);
 }
 
+TEST(PlanProtoTest, NamesTheOptionOfABlockWithoutATape) {
+  PlanningProblem problem = *ParseProblem(kSmall);
+  problem.blocks[0].options = {{.saved_bytes = 1, .seconds = 0.5, .label = "lean"}, {.saved_bytes = 2, .label = "fast"}};
+  problem.memory_limit_bytes = kUnlimitedBytes;
+  const v1::BlockPlan block = ToProto(problem, *PlanStep(problem)).blocks(0);
+  EXPECT_EQ(block.option(), 1);
+  EXPECT_EQ(block.option_label(), "fast");
+  // Agents refuse a block without one.
+  EXPECT_EQ(block.default_action(), v1::ACTION_SAVE);
+}
+
 TEST(PlanJsonTest, PrintsNumbersAsNumbers) {
   StepPlan plan;
   plan.blocks = {{.saved = {1, 4}, .replayed = {0}, .saved_bytes = int64_t{1} << 60, .replay_seconds = 0.1, .own_peak_bytes = 7},

@@ -189,8 +189,8 @@ MemoryProfile WithOptions(std::vector<BlockOption> options) {
 }
 
 TEST_F(MergeRanksTest, OptionsHaveTheWorstMemoryAndTheMedianSeconds) {
-  const MemoryProfile a = WithOptions({{10, 50, 0.3, "lean"}, {40, 60, 0.0, "fast"}});
-  const MemoryProfile b = WithOptions({{20, 40, 0.1, "lean"}, {30, 70, 0.0, "fast"}});
+  const MemoryProfile a = WithOptions({{10, 50, 0.1, "lean"}, {40, 60, 0.0, "fast"}});
+  const MemoryProfile b = WithOptions({{20, 40, 0.3, "lean"}, {30, 70, 0.0, "fast"}});
   const MemoryProfile c = WithOptions({{15, 45, 0.9, "lean"}, {35, 65, 0.2, "fast"}});
   const auto problem = MergeRanks(tapes_, {{0, &a, &no_costs_}, {1, &b, &no_costs_}, {2, &c, &no_costs_}}, 1000);
   ASSERT_TRUE(problem.ok()) << problem.status();
