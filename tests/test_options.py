@@ -170,6 +170,32 @@ def test_policies_are_planned_beside_tapes(attach):
     assert any(block.saved for plan in plans for block in plan.blocks if not block.option)
 
 
+@pytest.mark.parametrize("which", ["blocks.[135]", "blocks.[024]", "blocks.*"])
+def test_an_input_that_all_blocks_read(attach, which):
+    """Its gradient is there only when all of them have run backward, so that they end with the next one's beginning."""
+
+    class Reader(Block):
+        def forward(self, x, shared):
+            return super().forward(x * shared.tanh())
+
+    class Readers(Model):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.ModuleList(Reader(0.0) for _ in range(BLOCKS))
+
+        def forward(self, x):
+            shared = x = self.first(x)
+            for block in self.blocks:
+                x = block(x, shared)
+            return self.head(x).log_softmax(-1).square().mean()
+
+    def build_readers():
+        torch.manual_seed(0)
+        return Readers()
+
+    require_limits_kept(attach, build_readers, {which: POLICIES})
+
+
 def test_equal_blocks_are_measured_once(attach):
     """The last of them tries what is not the leanest; before the plan, the others run by that alone."""
     calls = []
