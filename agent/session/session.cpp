@@ -287,8 +287,9 @@ void Session::AddOptionSamples(const StepMemory& memory) {
   }
 }
 
+void Session::OnBackwardAhead(Tape&) { EndRunningOption(); }
+
 void Session::OnBackwardBegin(Tape& tape) {
-  EndRunningOption();
   TapePtr before;
   {
     const std::lock_guard lock(mutex_);

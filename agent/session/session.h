@@ -131,6 +131,7 @@ class Session final : public TapeObserver, public OptionObserver, public std::en
   // Reasons why block executions ran without a tape, with their counts.
   std::map<std::string, int64_t> PassedThrough() const;
 
+  void OnBackwardAhead(Tape& tape) override;
   void OnBackwardBegin(Tape& tape) override;
   void OnBackwardEnd(Tape& tape) override;
   void OnAbandoned(Tape& tape) override;

@@ -71,7 +71,9 @@ class SavedHandle final : public SavedVariableHooks {
     SetWatchingWrites(false);
     const StorageRecord& record = tape_->storages[value_.storage];
     if (record.kind == StorageKind::kIntermediate) {
-      StepProfile::Get().Reads(tape_->position, !tape_->backward_begun, record.site);
+      const bool first = !tape_->backward_begun;
+      if (first) tape_->NoteBackwardAhead();
+      StepProfile::Get().Reads(tape_->position, first, record.site);
       tape_->BeginBackward();
     }
     return WithVersion(tape_->Build(value_, Materialise(*tape_, value_.storage)));

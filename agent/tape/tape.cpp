@@ -190,6 +190,8 @@ void Tape::MovePlanned() {
   }
 }
 
+void Tape::NoteBackwardAhead() { observer_->OnBackwardAhead(*this); }
+
 void Tape::BeginBackward() {
   if (std::exchange(backward_begun, true)) return;
   observer_->OnBackwardBegin(*this);

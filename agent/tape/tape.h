@@ -34,7 +34,10 @@ class Tape;
 class TapeObserver {
  public:
   virtual ~TapeObserver() = default;
-  // Backward is about to read the tape for the first time. `tape.mutex` is held.
+  // Backward is about to read the tape for the first time, and the step profile has not heard of it: what ran backward before ends
+  // here. `tape.mutex` is held, also below.
+  virtual void OnBackwardAhead(Tape& tape) {}
+  // The step profile has heard of it.
   virtual void OnBackwardBegin(Tape& tape) = 0;
   // The last saved-tensor handle is gone after backward began: nobody will read the tape any more. `tape.mutex` is held.
   virtual void OnBackwardEnd(Tape& tape) = 0;
@@ -193,7 +196,8 @@ class Tape : public c10::intrusive_ptr_target {
   // of them, which is when the next block begins. Takes `mutex`.
   std::vector<Site> FindHeldInputs();
 
-  // Backward begins to read. The caller holds `mutex`.
+  // Backward will begin to read, and begins to. The caller holds `mutex`.
+  void NoteBackwardAhead();
   void BeginBackward();
 
   // Tells the observer, once, that the last saved-tensor handle is gone. The caller holds `mutex`.

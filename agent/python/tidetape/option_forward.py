@@ -57,7 +57,8 @@ class OptionForward(BlockForward):
         execution = self.native.begin_option(self.number)
         if execution is None:
             return self.inner(module, args, kwargs)
-        result = self._first_run(execution, module, args, kwargs) if execution.first else self._run(execution, module, args, kwargs)
+        run = self._first_run if execution.first and self.options[execution.option] is not None else self._run
+        result = run(execution, module, args, kwargs)
         if not self.left_alone:
             outputs = _native._C.tensors_in((result,))
             execution.end_forward(inputs, outputs)
