@@ -20,8 +20,8 @@ absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
 // The same, and where the gap between plan and bound is wider than asked for, effort is spent on closing it.
 absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const Effort& effort);
 
-// The lower hull of one tape, by falling bytes and rising time. Of a tape of more than ten thousand ops with very many corners those
-// at even distances of bytes.
+// The lower hull of one tape, by falling bytes and rising time. Of a tape of more than ten thousand ops with very many corners
+// those at even distances of bytes.
 absl::StatusOr<std::vector<FrontierPoint>> BlockFrontier(const BlockTape& tape);
 
 // The fastest plan of one tape that saves at most so many bytes, which may lie between the corners of its frontier.
