@@ -18,7 +18,7 @@ struct Sum {
   double excess_seconds = 0;  // no way to reach these units with more bytes has less
 };
 
-// Sums of the blocks up to one and with it, by units; and how they were reached.
+// Sums of the blocks up to one and with it, by units, while that block's choices are tried.
 class Row {
  public:
   explicit Row(size_t width) : saved_bytes_(width, kUnreached), excess_(width, std::numeric_limits<double>::infinity()) {}
