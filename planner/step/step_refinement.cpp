@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <limits>
 #include <utility>
 
+#include "planner/step/region_pieces.h"
 #include "planner/step/timed_choice.h"
 #include "planner/tape/replay_simulation.h"
 
@@ -19,7 +20,13 @@ constexpr double kRounds = 40;
 constexpr double kFewestPairs = 3e6;
 constexpr double kTriedShare = 0.25;
 constexpr int32_t kMostUnits = 1 << 16;
-constexpr int kMostPieces = 256;
+// Pieces are a share of the gap long; where nothing is left to split, a smaller one.
+constexpr double kShareOfGap = 1.0 / 3;
+constexpr double kFinerBy = 4;
+// So many regions of a block are split in a round.
+constexpr int kMostSplits = 16;
+// To make a piece and to find out which others beat it takes as long as so many visits of an op.
+constexpr int64_t kVisitsAPiece = 3;
 // Seconds that differ by a smaller share may be equal.
 constexpr double kRounding = 1e-9;
 
@@ -53,15 +60,28 @@ void StepRefinement::AddCorners(int32_t tape, int32_t region, int64_t bytes) {
   }
 }
 
-void StepRefinement::AddFound(Choices& choices, int32_t first_id) {
+StepRefinement::Search StepRefinement::MakeSearch(int64_t limit, const StepBound& bound) const {
+  Search search{.bound = bound, .most_own_peak = {}, .hopeless = {}, .offered = {}};
+  const size_t blocks = problem_.blocks.size();
+  search.hopeless.resize(blocks);
+  search.offered.resize(blocks, 0);
+  int64_t least_before = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    search.most_own_peak.push_back(limit - problem_.blocks[b].backward_base_bytes - least_before);
+    if (has_tape(b)) least_before += spaces_[problem_.blocks[b].tape]->plans(0).bound().back().bytes;
+  }
+  return search;
+}
+
+void StepRefinement::AddFound(Search& search, int32_t first_id, Choices& choices) const {
   for (size_t b = 0; b < choices.size(); ++b) {
     if (!has_tape(b)) continue;
     const BlockInstance& block = problem_.blocks[b];
     const auto& found = found_[block.tape];
-    for (; offered_[b] < found.size(); ++offered_[b]) {
-      const TapePlan& plan = *found[offered_[b]];
+    for (size_t& next = search.offered[b]; next < found.size(); ++next) {
+      const TapePlan& plan = *found[next];
       choices[b].push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds,
-                            first_id + static_cast<int32_t>(offered_[b])});
+                            first_id + static_cast<int32_t>(next)});
     }
     KeepParetoChoices(choices[b]);
   }
@@ -77,120 +97,134 @@ const OwnPeakRange& StepRefinement::RangeOf(size_t b, int32_t region) {
 }
 
 // Every plan of the block that exceeds the bound's prices by at most so many seconds needs at least the bytes, the own peak and the
-// seconds of one of these.
-std::vector<Choice> StepRefinement::Relaxation(size_t b, const StepBound& bound, double most_excess, double piece_seconds,
-                                               std::vector<Piece>& pieces) {
+// seconds of one of these. Their ids are those of their regions; -1 for the options of a block without a tape.
+std::vector<Choice> StepRefinement::Pieces(size_t b, Search& search, double most_excess, double grain_seconds) {
   const BlockInstance& block = problem_.blocks[b];
-  std::vector<Choice> choices;
-  pieces.clear();
-  const auto excess = [&](int64_t bytes, double seconds) { return ExcessSeconds(bound, b, bytes, seconds); };
+  const PieceNeeds needs{.excess = [&](int64_t bytes, double seconds) { return ExcessSeconds(search.bound, b, bytes, seconds); },
+                         .most_excess = most_excess,
+                         .most_own_peak = search.most_own_peak[b],
+                         .grain_seconds = grain_seconds};
+  std::vector<Choice> pieces;
+  const auto append = [&](int64_t bytes, int64_t own_peak, double seconds, int32_t id) {
+    if (own_peak > needs.most_own_peak || needs.excess(bytes, seconds) > most_excess) return;
+    pieces.push_back({.saved_bytes = bytes, .own_peak_bytes = own_peak, .seconds = seconds, .id = id});
+  };
   if (!has_tape(b)) {
-    for (const BlockOption& option : block.options) {
-      if (excess(option.saved_bytes, option.seconds) > most_excess) continue;
-      choices.push_back({option.saved_bytes, option.own_peak_bytes, option.seconds, -1});
-    }
-    KeepParetoChoices(choices);
-    return choices;
+    for (const BlockOption& option : block.options) append(option.saved_bytes, option.own_peak_bytes, option.seconds, -1);
+    return pieces;
   }
   PlanSpace& space = *spaces_[block.tape];
+  Flags& hopeless = search.hopeless[b];
   for (int32_t region : space.open()) {
+    hopeless.resize(std::max(hopeless.size(), static_cast<size_t>(region) + 1), false);
+    if (hopeless[region]) continue;
+    const size_t before = pieces.size();
+    TapePlans& plans = space.plans(region);
     if (space.Decided(region)) {
-      const TapePlan& plan = space.plans(region).AtVertex(0);
-      if (excess(plan.saved_bytes, plan.replay_seconds) > most_excess) continue;
-      choices.push_back({plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds,
-                         static_cast<int32_t>(pieces.size())});
-      pieces.push_back({region, plan.saved_bytes});
-      continue;
+      const TapePlan& plan = plans.AtVertex(0);
+      append(plan.saved_bytes, OwnPeakBytes(problem_.tapes[block.tape], block, plan.profile), plan.replay_seconds, region);
+    } else {
+      const OwnPeakRange& range = RangeOf(b, region);
+      AppendPieces({plans.bound(), range, plans.AtEvent(range.least_event).bound()}, needs, region, pieces);
     }
-    const std::vector<HullPoint>& hull = space.plans(region).bound();
-    const OwnPeakRange& range = RangeOf(b, region);
-    const auto add = [&](int64_t bytes, double seconds) {
-      choices.push_back(
-          {bytes, std::max(range.least_bytes, bytes + range.standing_bytes), seconds, static_cast<int32_t>(pieces.size())});
-      pieces.push_back({region, bytes});
-    };
-    if (excess(hull.front().bytes, hull.front().seconds) <= most_excess) add(hull.front().bytes, hull.front().seconds);
-    // Between two corners, as far as the excess allows: plans with bytes from x to just below the next x take what the hull asks
-    // there.
-    for (size_t i = 1; i < hull.size(); ++i) {
-      const HullPoint &rich = hull[i - 1], &lean = hull[i];
-      const double at_rich = excess(rich.bytes, rich.seconds), at_lean = excess(lean.bytes, lean.seconds);
-      if (at_rich > most_excess && at_lean > most_excess) continue;
-      const double from = at_lean > most_excess ? (at_lean - most_excess) / (at_lean - at_rich) : 0;  // as shares from lean to rich
-      const double to = at_rich > most_excess ? (most_excess - at_lean) / (at_rich - at_lean) : 1;
-      const double drop = lean.seconds - rich.seconds, width = static_cast<double>(rich.bytes - lean.bytes);
-      const double asked = std::ceil(drop * (to - from) / piece_seconds);
-      const int count = static_cast<int>(std::clamp(asked, 1.0, static_cast<double>(kMostPieces)));
-      const double step = (to - from) / count;
-      for (int k = 0; k < count; ++k) {
-        add(lean.bytes + static_cast<int64_t>(width * (from + step * k)), lean.seconds - drop * (from + step * (k + 1)));
-      }
-    }
+    hopeless[region] = pieces.size() == before;
   }
-  KeepParetoChoices(choices);
-  return choices;
+  return pieces;
 }
 
-// Where the hull is right and the own peak is not, the decisions that the corners agree on have not been made.
-bool StepRefinement::Split(const Piece& piece, const Choice& promise, size_t b) {
+// Splits the piece's region on what the relaxation leaves open there.
+bool StepRefinement::Split(size_t b, const Choice& piece) {
   const BlockInstance& block = problem_.blocks[b];
+  const BlockTape& tape = problem_.tapes[block.tape];
   PlanSpace& space = *spaces_[block.tape];
-  TapePlans& plans = space.plans(piece.region);
+  TapePlans& plans = space.plans(piece.id);
+  // Where the seconds are those of a mixture at the peak.
+  const OwnPeakRange& range = RangeOf(b, piece.id);
+  const bool at_peak = piece.seconds > BoundSeconds(plans.bound(), piece.saved_bytes) * (1 + kRounding);
+  if (at_peak && space.SplitBetweenCorners(piece.id, range.least_event, piece.own_peak_bytes - range.least_bytes)) return true;
+  // Where the corner's own peak is higher, the decisions that would show it have not been made.
   const std::vector<Frontier::Vertex>& vertices = plans.vertices();
   const auto at = std::partition_point(vertices.begin(), vertices.end() - 1,
-                                       [&](const Frontier::Vertex& vertex) { return vertex.bytes > piece.bytes; });
+                                       [&](const Frontier::Vertex& vertex) { return vertex.bytes > piece.saved_bytes; });
   const TapePlan& corner = plans.AtVertex(static_cast<int32_t>(at - vertices.begin()));
-  const bool hides_a_peak = OwnPeakBytes(problem_.tapes[block.tape], block, corner.profile) > promise.own_peak_bytes;
-  if (hides_a_peak) return space.SplitOnLargest(piece.region) || space.SplitBetweenCorners(piece.region, piece.bytes);
-  return space.SplitBetweenCorners(piece.region, piece.bytes) || space.SplitOnLargest(piece.region);
+  const bool hides_a_peak = OwnPeakBytes(tape, block, corner.profile) > piece.own_peak_bytes;
+  if (hides_a_peak && space.SplitOnHeld(piece.id, OwnPeakEvent(tape, block, corner.profile), corner)) return true;
+  return space.SplitBetweenCorners(piece.id, piece.saved_bytes) || space.SplitOnLargest(piece.id);
+}
+
+// Splits the regions with pieces of less than so many seconds that need no more memory than the promise, the fastest first: the
+// relaxation goes on to promise the same as long as there is one. True where one was split.
+bool StepRefinement::SplitRivals(size_t b, const std::vector<Choice>& pieces, const Choice& promise, double seconds,
+                                 std::set<std::pair<int32_t, int32_t>>& met, int64_t& visits) {
+  std::vector<const Choice*> rivals;
+  for (const Choice& piece : pieces) {
+    if (piece.saved_bytes <= promise.saved_bytes && piece.own_peak_bytes <= promise.own_peak_bytes && piece.seconds < seconds)
+      rivals.push_back(&piece);
+  }
+  std::sort(rivals.begin(), rivals.end(), [](const Choice* x, const Choice* y) { return x->seconds < y->seconds; });
+  const int32_t tape = problem_.blocks[b].tape;
+  PlanSpace& space = *spaces_[tape];
+  int splits = 0;
+  for (const Choice* rival : rivals) {
+    if (splits == kMostSplits || visits <= 0) break;
+    if (!met.emplace(tape, rival->id).second) continue;
+    const size_t before = space.open().size();
+    if (!Split(b, *rival)) continue;
+    ++splits;
+    for (size_t i = before - 1; i < space.open().size(); ++i) {
+      visits -= VisitsARegion(problem_.tapes[tape]);
+      AddCorners(tape, space.open()[i], rival->saved_bytes);
+    }
+  }
+  return splits > 0;
 }
 
 StepRefinement::Result StepRefinement::Refine(Choices choices, int32_t first_id, int64_t limit, const StepBound& bound,
                                               double plan_seconds, double gap_seconds, const Effort& effort) {
   Result result{.picks = {}, .bound_seconds = bound.seconds};
-  int64_t visits = effort.visits;
-  offered_.assign(choices.size(), 0);
-  const double a_block = gap_seconds / 3 / static_cast<double>(choices.size());
-  Choices relaxation(choices.size());
-  std::vector<std::vector<Piece>> pieces(choices.size());
-  while (visits > 0 && !effort.Stopped()) {
-    AddFound(choices, first_id);
+  const size_t blocks = choices.size();
+  const double finest = gap_seconds / 3 / static_cast<double>(blocks);
+  Search search = MakeSearch(limit, bound);
+  double share_of_gap = kShareOfGap;
+  std::vector<std::vector<Choice>> pieces(blocks);
+  for (int64_t visits = effort.visits; visits > 0 && !effort.Stopped();) {
+    AddFound(search, first_id, choices);
     const TimedPicks faster =
-        PickByTime(problem_, choices, limit, bound, plan_seconds, Units(choices, plan_seconds, a_block, effort));
+        PickByTime(problem_, choices, limit, bound, plan_seconds, Units(choices, plan_seconds, finest, effort));
     if (!faster.picks.empty() && SecondsOf(choices, faster.picks) < plan_seconds) {
       plan_seconds = SecondsOf(choices, faster.picks);
       result.picks.clear();
-      for (size_t b = 0; b < choices.size(); ++b) result.picks.push_back(choices[b][faster.picks[b]].id);
+      for (size_t b = 0; b < blocks; ++b) result.picks.push_back(choices[b][faster.picks[b]].id);
     }
     const double most_excess = plan_seconds - bound.seconds + kRounding * plan_seconds;
-    for (size_t b = 0; b < relaxation.size(); ++b) relaxation[b] = Relaxation(b, bound, most_excess, a_block, pieces[b]);
+    const double gap = plan_seconds - result.bound_seconds;
+    const double grain = std::max(finest, gap * share_of_gap / static_cast<double>(blocks));
+    for (size_t b = 0; b < blocks; ++b) {
+      pieces[b] = Pieces(b, search, most_excess, grain);
+      visits -= kVisitsAPiece * static_cast<int64_t>(pieces[b].size());
+    }
+    Choices relaxation = pieces;
+    for (std::vector<Choice>& list : relaxation) KeepParetoChoices(list);
     const TimedPicks relaxed =
-        PickByTime(problem_, relaxation, limit, bound, plan_seconds, Units(relaxation, plan_seconds, a_block, effort));
+        PickByTime(problem_, relaxation, limit, bound, plan_seconds, Units(relaxation, plan_seconds, grain, effort));
     result.bound_seconds = std::max(result.bound_seconds, relaxed.bound_seconds);
     if (relaxed.picks.empty() || plan_seconds - result.bound_seconds <= gap_seconds) break;
     visits -= 1 + (faster.pairs + relaxed.pairs) / kPairsAVisit;
     std::set<std::pair<int32_t, int32_t>> met;
     bool split = false;
-    for (size_t b = 0; b < relaxation.size() && visits > 0; ++b) {
+    for (size_t b = 0; b < blocks && visits > 0; ++b) {
       if (!has_tape(b)) continue;
       const Choice& promise = relaxation[b][relaxed.picks[b]];
-      const bool kept = std::any_of(choices[b].begin(), choices[b].end(), [&](const Choice& choice) {
-        return choice.saved_bytes <= promise.saved_bytes && choice.own_peak_bytes <= promise.own_peak_bytes &&
-               choice.seconds <= promise.seconds + a_block;
-      });
-      const int32_t tape = problem_.blocks[b].tape;
-      const Piece piece = pieces[b][promise.id];
-      if (kept || !met.emplace(tape, piece.region).second) continue;
-      PlanSpace& space = *spaces_[tape];
-      const size_t before = space.open().size();
-      if (!Split(piece, promise, b)) continue;
-      split = true;
-      for (size_t i = before - 1; i < space.open().size(); ++i) {
-        visits -= VisitsARegion(problem_.tapes[tape]);
-        AddCorners(tape, space.open()[i], piece.bytes);
+      double known = std::numeric_limits<double>::infinity();
+      for (const Choice& choice : choices[b]) {
+        if (choice.saved_bytes <= promise.saved_bytes && choice.own_peak_bytes <= promise.own_peak_bytes)
+          known = std::min(known, choice.seconds);
       }
+      if (known > promise.seconds + grain) split |= SplitRivals(b, pieces[b], promise, known - grain, met, visits);
     }
-    if (!split) break;
+    if (split) continue;
+    if (grain <= finest) break;
+    share_of_gap /= kFinerBy;
   }
   return result;
 }

@@ -1,14 +1,16 @@
 // Closes the gap between a step plan and its bound, by cutting the plans of each tape into regions.
 //
-// A relaxation of the step picks for each block a region of its tape's plan space and a place on that region's hull, at the
-// region's least own peak (timed_choice.h), as far as a faster plan may lie from the prices of step_bound.h. Its time bounds every
-// step plan. The picked regions are split where no known plan does what the relaxation promises; splitting makes the relaxation
-// tighter and finds new plans.
+// A relaxation of the step picks for each block a piece of a region of its tape's plan space (region_pieces.h, timed_choice.h), as
+// far as a faster plan may lie from the prices of step_bound.h. Its time bounds every step plan. Where no known plan does what the
+// relaxation promises, the regions that promise it are split, which makes the relaxation tighter and finds new plans. Pieces are
+// as fine as the gap that is left: a fine relaxation takes long, and says little while the gap is wide.
 #ifndef TIDETAPE_PLANNER_STEP_STEP_REFINEMENT_H_
 #define TIDETAPE_PLANNER_STEP_STEP_REFINEMENT_H_
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "planner/model/plan.h"
@@ -16,6 +18,7 @@
 #include "planner/step/step_bound.h"
 #include "planner/step/step_choice.h"
 #include "planner/tape/plan_space.h"
+#include "planner/tape/tape_index.h"
 #include "planner/tape/tape_plans.h"
 
 namespace tidetape::planner {
@@ -41,25 +44,28 @@ class StepRefinement {
   const TapePlan& found(int32_t tape, int32_t number) const { return *found_[tape][number]; }
 
  private:
-  // What a choice of the relaxation stands for.
-  struct Piece {
-    int32_t region = 0;
-    int64_t bytes = 0;
+  // What one call looks for.
+  struct Search {
+    const StepBound& bound;
+    std::vector<int64_t> most_own_peak;  // by block: under the limit
+    std::vector<Flags> hopeless;         // by block, by region: no plan of it is fast and lean enough
+    std::vector<size_t> offered;         // by block: so many of its tape's found plans are among its choices
   };
 
   bool has_tape(size_t block) const { return problem_.blocks[block].options.empty(); }
-  bool Split(const Piece& piece, const Choice& promise, size_t block);
-  void AddCorners(int32_t tape, int32_t region, int64_t bytes);
-  void AddFound(Choices& choices, int32_t first_id);
+  Search MakeSearch(int64_t limit, const StepBound& bound) const;
+  void AddFound(Search& search, int32_t first_id, Choices& choices) const;
   const OwnPeakRange& RangeOf(size_t block, int32_t region);
-  std::vector<Choice> Relaxation(size_t block, const StepBound& bound, double most_excess, double piece_seconds,
-                                 std::vector<Piece>& pieces);
+  std::vector<Choice> Pieces(size_t block, Search& search, double most_excess, double grain_seconds);
+  bool Split(size_t block, const Choice& piece);
+  bool SplitRivals(size_t block, const std::vector<Choice>& pieces, const Choice& promise, double seconds,
+                   std::set<std::pair<int32_t, int32_t>>& met, int64_t& visits);
+  void AddCorners(int32_t tape, int32_t region, int64_t bytes);
 
   const PlanningProblem& problem_;
   std::vector<std::unique_ptr<PlanSpace>> spaces_;             // by tape
   std::vector<std::vector<OwnPeakRange>> own_peaks_;           // by block, by region, as far as they were asked for
   std::vector<std::vector<std::unique_ptr<TapePlan>>> found_;  // by tape
-  std::vector<size_t> offered_;                                // by block: so many of its tape's found plans are among its choices
 };
 
 }  // namespace tidetape::planner

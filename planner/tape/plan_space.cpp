@@ -45,7 +45,14 @@ PlanSpace::PlanSpace(const BlockTape& tape, TapePlans& root) {
 }
 
 bool PlanSpace::SplitBetweenCorners(int32_t number, int64_t bytes) {
-  TapePlans& plans = *regions_[number].plans;
+  return SplitOn(number, LargestBetweenCorners(number, *regions_[number].plans, bytes));
+}
+
+bool PlanSpace::SplitBetweenCorners(int32_t number, size_t event, int64_t bytes) {
+  return SplitOn(number, LargestBetweenCorners(number, regions_[number].plans->AtEvent(event), bytes));
+}
+
+int32_t PlanSpace::LargestBetweenCorners(int32_t number, TapePlans& plans, int64_t bytes) const {
   const std::vector<Frontier::Vertex>& vertices = plans.vertices();
   const auto lean =
       std::partition_point(vertices.begin(), vertices.end(), [&](const Frontier::Vertex& vertex) { return vertex.bytes > bytes; });
@@ -54,7 +61,7 @@ bool PlanSpace::SplitBetweenCorners(int32_t number, int64_t bytes) {
   const std::vector<int32_t>& many = plans.AtVertex(std::max(0, at - 1)).saved;
   std::vector<int32_t> differing;
   std::set_symmetric_difference(few.begin(), few.end(), many.begin(), many.end(), std::back_inserter(differing));
-  return SplitOn(number, LargestUndecided(regions_[number].tape, differing));
+  return LargestUndecided(regions_[number].tape, differing);
 }
 
 bool PlanSpace::Decided(int32_t number) const {
@@ -63,6 +70,26 @@ bool PlanSpace::Decided(int32_t number) const {
 
 bool PlanSpace::SplitOnLargest(int32_t number) {
   return SplitOn(number, LargestUndecided(regions_[number].tape, MadeStorages(regions_[number].plans->index())));
+}
+
+bool PlanSpace::SplitOnHeld(int32_t number, size_t event, const TapePlan& plan) {
+  const TapePlans& plans = *regions_[number].plans;
+  const TapeIndex& index = plans.index();
+  const Flags held = HeldAt(index, event);
+  const int64_t before = plans.event_bytes()[event].held;
+  int32_t chosen = -1;
+  int64_t most = before;
+  for (int32_t s : MadeStorages(index)) {
+    if (LargestUndecided(regions_[number].tape, {s}) < 0) continue;
+    const bool saved = std::binary_search(plan.saved.begin(), plan.saved.end(), s);
+    // What is held already holds more only where it must be made from something.
+    if (index.consumed(s) && saved == static_cast<bool>(held[s])) continue;
+    const int64_t bytes = BytesHeldAt(index, event, s, saved);
+    if (bytes <= most) continue;
+    most = bytes;
+    chosen = s;
+  }
+  return SplitOn(number, chosen);
 }
 
 bool PlanSpace::SplitOn(int32_t number, int32_t storage) {

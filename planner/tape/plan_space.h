@@ -6,6 +6,7 @@
 #ifndef TIDETAPE_PLANNER_TAPE_PLAN_SPACE_H_
 #define TIDETAPE_PLANNER_TAPE_PLAN_SPACE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -34,6 +35,11 @@ class PlanSpace {
   // Splits an open region on the largest storage in which the corners of its hull around `bytes` differ. False where they differ in
   // none that is not decided: nothing changes.
   bool SplitBetweenCorners(int32_t region, int64_t bytes);
+  // The same on the hull at a backward event (TapePlans::AtEvent).
+  bool SplitBetweenCorners(int32_t region, size_t event, int64_t bytes);
+  // Splits it on the storage whose decision as in the plan, one of the region's, raises most what all plans hold at a backward
+  // event. False where none raises it.
+  bool SplitOnHeld(int32_t region, size_t event, const TapePlan& plan);
   // Splits it on the largest storage that is not decided. False where there is none.
   bool SplitOnLargest(int32_t region);
 
@@ -44,6 +50,7 @@ class PlanSpace {
     TapePlans* plans = nullptr;
   };
 
+  int32_t LargestBetweenCorners(int32_t region, TapePlans& plans, int64_t bytes) const;
   bool SplitOn(int32_t region, int32_t storage);
 
   std::deque<Region> regions_;  // whose places do not change

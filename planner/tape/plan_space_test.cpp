@@ -42,7 +42,22 @@ TEST(PlanSpaceTest, RegionsHaveAllPlansAndBoundThem) {
       const int32_t region = space.open()[random() % space.open().size()];
       const std::vector<HullPoint>& hull = space.plans(region).bound();
       const int64_t bytes = hull.back().bytes + static_cast<int64_t>(random() % (hull.front().bytes - hull.back().bytes + 1));
-      splits += random() % 2 ? space.SplitBetweenCorners(region, bytes) : space.SplitOnLargest(region);
+      TapePlans& plans = space.plans(region);
+      const size_t event = random() % plans.event_bytes().size();
+      switch (random() % 4) {
+        case 0:
+          splits += space.SplitBetweenCorners(region, bytes);
+          break;
+        case 1:
+          splits += space.SplitBetweenCorners(region, event, bytes);
+          break;
+        case 2:
+          splits += space.SplitOnHeld(region, event, plans.AtVertex(random() % plans.vertices().size()));
+          break;
+        case 3:
+          splits += space.SplitOnLargest(region);
+          break;
+      }
     }
     for (const OraclePlan& plan : AllPlans(tape)) {
       int in = 0;
@@ -60,6 +75,37 @@ TEST(PlanSpaceTest, RegionsHaveAllPlansAndBoundThem) {
   }
   EXPECT_GT(splits, 500);
   EXPECT_GT(lifted, 500);
+}
+
+// The storage that is made from the others and that all of them lead to is not there yet: what is held rises by what it needs.
+TEST(PlanSpaceTest, SplitsOnWhatRaisesTheHeldBytesMost) {
+  // 0 (input) -> 1 (5 bytes) -> 2 (7 bytes) -> 3 (1 byte), all consumed, 3 first.
+  BlockTape tape;
+  for (int64_t bytes : {4, 5, 7, 1}) tape.storages.push_back({.bytes = bytes});
+  tape.storages[0].kind = StorageKind::kBlockInput;
+  for (int32_t s = 1; s < 4; ++s) tape.ops.push_back({.name = "op", .cost_seconds = 1, .reads = {s - 1}, .writes = {s}});
+  tape.consumed = {3, 2, 1};
+  for (int32_t s : tape.consumed) tape.backward.push_back({.reads = {s}, .releases = {s}});
+  const auto root = TapePlans::Create(tape);
+  PlanSpace space(tape, **root);
+  const TapePlan nothing = *EvaluateTapePlan((*root)->index(), {});
+  // To make 3 takes 2; neither 1 nor 2 is there for sure.
+  ASSERT_TRUE(space.SplitOnHeld(0, 0, nothing));
+  const auto marks = [&](int32_t region) {
+    std::string text;
+    for (const Storage& s : space.plans(region).index().tape().storages) text += s.must_save ? 's' : s.must_recompute ? 'r' : '-';
+    return text;
+  };
+  ASSERT_EQ(space.open().size(), 2);
+  EXPECT_EQ(marks(space.open()[0]), "---s");
+  EXPECT_EQ(marks(space.open()[1]), "---r");
+  EXPECT_EQ(space.plans(space.open()[1]).event_bytes()[0].held, 1 + 7);
+  // There 2 is held, and has to come from 1. Saving 1 would hold 5 more as well, but this plan does not.
+  ASSERT_TRUE(space.SplitOnHeld(space.open()[1], 0, nothing));
+  EXPECT_EQ(marks(space.open().back()), "--rr");
+  EXPECT_EQ(space.plans(space.open().back()).event_bytes()[0].held, 1 + 7 + 5);
+  // With all three made nothing raises it any more.
+  EXPECT_FALSE(space.SplitOnHeld(space.open().back(), 0, nothing));
 }
 
 TEST(PlanSpaceTest, EndsWhereAllIsDecided) {

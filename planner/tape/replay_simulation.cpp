@@ -216,13 +216,27 @@ LiveBytes LiveBeside(const BlockTape& tape, const BlockInstance& instance, size_
           instance.gradient_live_bytes.empty() ? tape.backward[event].gradient_live_bytes : instance.gradient_live_bytes[event]};
 }
 
+namespace {
+
+int64_t PeakAt(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile, size_t e) {
+  const LiveBytes beside = LiveBeside(tape, instance, e);
+  const ReplayProfile::Event& event = profile.events[e];
+  const int64_t reading = beside.gradient + event.reading_bytes;
+  return event.replaying_bytes >= 0 ? std::max(reading, beside.start + event.replaying_bytes) : reading;
+}
+
+}  // namespace
+
 int64_t OwnPeakBytes(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile) {
   int64_t peak = std::numeric_limits<int64_t>::min();
-  for (size_t e = 0; e < profile.events.size(); ++e) {
-    const LiveBytes beside = LiveBeside(tape, instance, e);
-    const ReplayProfile::Event& event = profile.events[e];
-    if (event.replaying_bytes >= 0) peak = std::max(peak, beside.start + event.replaying_bytes);
-    peak = std::max(peak, beside.gradient + event.reading_bytes);
+  for (size_t e = 0; e < profile.events.size(); ++e) peak = std::max(peak, PeakAt(tape, instance, profile, e));
+  return peak;
+}
+
+size_t OwnPeakEvent(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile) {
+  size_t peak = 0;
+  for (size_t e = 1; e < profile.events.size(); ++e) {
+    if (PeakAt(tape, instance, profile, e) > PeakAt(tape, instance, profile, peak)) peak = e;
   }
   return peak;
 }

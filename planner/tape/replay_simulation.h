@@ -41,6 +41,8 @@ LiveBytes LiveBeside(const BlockTape& tape, const BlockInstance& instance, size_
 // The instance's own backward peak in bytes above its backward base: at each event the larger of start_live + replaying and
 // gradient_live + reading.
 int64_t OwnPeakBytes(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile);
+// The first event at which it is reached.
+size_t OwnPeakEvent(const BlockTape& tape, const BlockInstance& instance, const ReplayProfile& profile);
 
 }  // namespace tidetape::planner
 

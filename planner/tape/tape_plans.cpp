@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <utility>
 
 #include "planner/tape/lean_search.h"
@@ -10,81 +9,11 @@
 namespace tidetape::planner {
 namespace {
 
-// By event: bytes that backward holds there whatever the plan is. Consumed storages are there from when they must be, saved or made
-// again, until their release: must-save ones from the beginning, the others from the first event that reads them, or that reads
-// something which must be recomputed from them. What a plan saves is there as well, but for what is counted already, was released
-// or is not consumed, so that replay may have let it go.
-class BytesUnderEveryPlan {
- public:
-  explicit BytesUnderEveryPlan(const TapeIndex& index)
-      : index_(index), held_(index.tape().storages.size(), false), released_(held_), ran_(index.tape().ops.size(), false) {
-    for (size_t s = 0; s < held_.size(); ++s) {
-      const auto storage = static_cast<int32_t>(s);
-      if (!index.consumed(storage)) passed_bytes_ += SavableBytes(storage);
-      if (index.tape().storages[s].must_save) Hold(storage);
-    }
-  }
-
-  std::vector<EventBytes> ByEvent() {
-    const BlockTape& tape = index_.tape();
-    std::vector<EventBytes> result;
-    const auto add_event = [&](std::span<const int32_t> reads, std::span<const int32_t> releases) {
-      for (int32_t s : reads) MakePresent(s);
-      result.push_back({bytes_, passed_bytes_});
-      for (int32_t s : releases) Release(s);
-    };
-    if (tape.backward.empty()) add_event(tape.consumed, tape.consumed);
-    for (const BackwardEvent& event : tape.backward) add_event(event.reads, event.releases);
-    return result;
-  }
-
- private:
-  void Hold(int32_t s) {
-    if (!index_.consumed(s) || held_[s] || released_[s]) return;
-    held_[s] = true;
-    bytes_ += index_.save_bytes(s);
-    passed_bytes_ += SavableBytes(s);
-  }
-
-  void Release(int32_t s) {
-    if (!index_.consumed(s) || released_[s]) return;
-    if (held_[s]) {
-      bytes_ -= index_.save_bytes(s);
-    } else {
-      passed_bytes_ += SavableBytes(s);
-    }
-    held_[s] = false;
-    released_[s] = true;
-  }
-
-  void MakePresent(int32_t storage) {
-    std::vector<int32_t> stack{storage};
-    while (!stack.empty()) {
-      const int32_t s = stack.back();
-      stack.pop_back();
-      if (!index_.intermediate(s)) continue;
-      Hold(s);
-      const int32_t op = index_.last_writer(s);
-      if (!index_.tape().storages[s].must_recompute || op < 0 || ran_[op]) continue;
-      ran_[op] = true;
-      for (const OpInput& input : index_.inputs(op)) {
-        if (input.last) stack.push_back(input.storage);
-      }
-      for (int32_t output : index_.outputs(op)) Hold(output);
-    }
-  }
-
-  int64_t SavableBytes(int32_t s) const {
-    return index_.intermediate(s) && !index_.tape().storages[s].must_recompute ? index_.save_bytes(s) : 0;
-  }
-
-  const TapeIndex& index_;
-  std::vector<bool> held_;  // by storage: consumed, present, and not released
-  std::vector<bool> released_;
-  std::vector<bool> ran_;  // by op: must have been replayed
-  int64_t bytes_ = 0;
-  int64_t passed_bytes_ = 0;  // what plans may save and is counted, was released or is not consumed
-};
+std::vector<HullPoint> PointsOf(const Frontier& frontier) {
+  std::vector<HullPoint> points;
+  for (const Frontier::Vertex& vertex : frontier.vertices()) points.push_back({vertex.bytes, vertex.seconds});
+  return points;
+}
 
 }  // namespace
 
@@ -122,17 +51,10 @@ absl::StatusOr<std::unique_ptr<TapePlans>> TapePlans::Create(const BlockTape& ta
 }
 
 TapePlans::TapePlans(const BlockTape& tape, TapeIndex index, TapeGraph graph)
-    : index_(std::move(index)), graph_(std::move(graph)), frontier_(graph_), event_bytes_(BytesUnderEveryPlan(index_).ByEvent()) {
+    : index_(std::move(index)), graph_(std::move(graph)), frontier_(graph_), event_bytes_(BytesUnderEveryPlan(index_)) {
   at_vertex_.resize(vertices().size());
-  const auto add_bound = [&](const Frontier& frontier) {
-    for (const Frontier::Vertex& vertex : frontier.vertices()) bound_.push_back({vertex.bytes, vertex.seconds});
-  };
-  if (graph_.exact()) {
-    add_bound(frontier_);
-  } else {
-    // A relaxation of a tape that has plans has some, too.
-    add_bound(Frontier(*TapeGraph::Build(index_, Rewritten::kRelaxed)));
-  }
+  // A relaxation of a tape that has plans has some, too.
+  bound_ = graph_.exact() ? PointsOf(frontier_) : PointsOf(Frontier(*TapeGraph::Build(index_, Rewritten::kRelaxed)));
 }
 
 OwnPeakRange TapePlans::RangeOfOwnPeaks(const BlockInstance& instance) const {
@@ -148,11 +70,23 @@ OwnPeakRange TapePlans::RangeOfOwnPeaks(const BlockInstance& instance) const {
   for (size_t e = 0; e < event_bytes_.size(); ++e) {
     const auto [start, gradient] = LiveBeside(tape, instance, e);
     const auto [held, passed] = event_bytes_[e];
-    range.least_bytes = std::max(range.least_bytes, gradient + held);
+    if (gradient + held > range.least_bytes) {
+      range.least_bytes = gradient + held;
+      range.least_event = e;
+    }
     range.most_bytes = std::max({range.most_bytes, start + all + workspace, gradient + all});
     range.standing_bytes = std::max(range.standing_bytes, gradient + held - passed);
   }
   return range;
+}
+
+TapePlans& TapePlans::AtEvent(size_t event) {
+  EventPlans& at = at_event_[event];
+  if (at.plans == nullptr) {
+    at.tape = TapeAtEvent(index_, event);
+    at.plans = TapePlans::Create(at.tape).value();  // has the plans that this tape has
+  }
+  return *at.plans;
 }
 
 const TapePlan& TapePlans::AtVertex(int32_t vertex) {

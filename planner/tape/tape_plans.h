@@ -2,13 +2,16 @@
 #ifndef TIDETAPE_PLANNER_TAPE_TAPE_PLANS_H_
 #define TIDETAPE_PLANNER_TAPE_TAPE_PLANS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "planner/model/problem.h"
+#include "planner/tape/event_bytes.h"
 #include "planner/tape/frontier.h"
 #include "planner/tape/replay_set.h"
 #include "planner/tape/replay_simulation.h"
@@ -26,12 +29,6 @@ struct TapePlan {
   ReplayProfile profile;
 };
 
-// What every plan holds at a backward event.
-struct EventBytes {
-  int64_t held = 0;    // consumed bytes that are there whatever the plan saves
-  int64_t passed = 0;  // beside them there are the plan's saved bytes, less this
-};
-
 // A corner of the convex function "least seconds against saved bytes".
 struct HullPoint {
   int64_t bytes = 0;
@@ -42,6 +39,7 @@ struct HullPoint {
 // What the own peaks of all plans of a tape lie between, for one instance of it.
 struct OwnPeakRange {
   int64_t least_bytes = 0;     // no plan stays below
+  size_t least_event = 0;      // where they are: beside them, what a plan saves on TapeAtEvent
   int64_t most_bytes = 0;      // no plan exceeds
   int64_t standing_bytes = 0;  // no plan stays below these and its saved bytes together
 };
@@ -66,8 +64,12 @@ class TapePlans {
   const std::vector<Frontier::Vertex>& vertices() const { return frontier_.vertices(); }
   // A bound on all plans: no plan lies below the lines between these points, nor has fewer bytes than the last.
   const std::vector<HullPoint>& bound() const { return bound_; }
+  // The plans of TapeAtEvent.
+  TapePlans& AtEvent(size_t event);
   // The plans at the vertices cost what the cut says, not less.
   bool exact() const { return graph_.exact(); }
+  // By event.
+  const std::vector<EventBytes>& event_bytes() const { return event_bytes_; }
   OwnPeakRange RangeOfOwnPeaks(const BlockInstance& instance) const;
 
   const TapePlan& AtVertex(int32_t vertex);
@@ -88,6 +90,11 @@ class TapePlans {
   const TapeGraph graph_;
   const Frontier frontier_;
   std::vector<HullPoint> bound_;
+  struct EventPlans {
+    BlockTape tape;
+    std::unique_ptr<TapePlans> plans;
+  };
+  std::map<size_t, EventPlans> at_event_;
   std::vector<EventBytes> event_bytes_;
   std::vector<std::unique_ptr<TapePlan>> at_vertex_;
   std::unique_ptr<TapePlan> keep_all_;
