@@ -14,10 +14,11 @@
 
 namespace tidetape::planner {
 
-// The fastest plan under problem.memory_limit_bytes. An infeasible limit is not an error: see StepPlan::feasible.
+// The fastest plan under problem.memory_limit_bytes, as far as a short search finds it. An infeasible limit is not an error: see
+// StepPlan::feasible.
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem);
 
-// The same, and where the gap between plan and bound is wider than asked for, effort is spent on closing it.
+// The same with so much effort on the gap between plan and bound; without any, the best of some corners of the tapes' hulls.
 absl::StatusOr<StepPlan> PlanStepClosely(const PlanningProblem& problem, const Effort& effort);
 
 // The lower hull of one tape, by falling bytes and rising time. Of a tape of more than ten thousand ops with very many corners

@@ -244,12 +244,16 @@ void StepPlanner::Refine(StepPlan& plan, int64_t limit, const Effort& effort) {
 StepPlan StepPlanner::Plan(int64_t limit) { return PlanClosely(limit, {}); }
 
 StepPlan StepPlanner::PlanClosely(int64_t limit, const Effort& effort) {
-  StepPlan plan = limit == kUnlimitedBytes ? KeepAll() : FastestUnder(std::max(limit, least_kept_peak_.bytes));
+  const int64_t reachable = std::max(limit, least_kept_peak_.bytes);
+  StepPlan plan = limit == kUnlimitedBytes ? KeepAll() : FastestUnder(reachable);
   const bool close = plan.replay_seconds - plan.lower_bound_seconds <= effort.gap_of_full_replay * full_seconds_;
-  const bool may_refine = !has_schedule() && limit >= least_kept_peak_.bytes;
-  if (effort.visits > 0 && !close && may_refine) Refine(plan, std::min(limit, kMostBytes), effort);
+  if (effort.visits > 0 && !close && !has_schedule()) Refine(plan, std::min(reachable, kMostBytes), effort);
   if (MayMove(problem_) && limit != kUnlimitedBytes) Move(plan, limit);
   plan.feasible = limit == 0 || plan.step_peak_bytes <= limit;
+  // The search may come upon one.
+  if (plan.step_peak_bytes < least_peak_.bytes) least_peak_ = {plan.step_peak_bytes, plan.peak_holder};
+  plan.least_peak_bytes = least_peak_.bytes;
+  plan.least_peak_holder = least_peak_.holder;
   return plan;
 }
 

@@ -68,8 +68,8 @@ class StepPlanner {
   const PlanningProblem& problem_;
   const std::unique_ptr<BlockChoices> blocks_;
   const LearnOwnPeak learn_;
-  StepPeak least_kept_peak_;             // of plans that move nothing
-  StepPeak least_peak_;                  // of all
+  StepPeak least_kept_peak_;             // of plans of spread choices, which move nothing
+  StepPeak least_peak_;                  // of all that are known
   std::vector<BlockPlan> least_moving_;  // the leanest plan with moves; empty where nothing may be moved
   double full_seconds_ = 0;
 
