@@ -20,9 +20,6 @@ constexpr int64_t kFrontierLimits = 48;
 constexpr size_t kFrontierVisits = 200'000'000;
 constexpr size_t kFewestCorners = 64;
 
-// Of PlanStep: about a tenth of a second. Near the least peak that makes replays up to a third shorter.
-constexpr int64_t kPlanVisits = 500'000;
-
 }  // namespace
 
 absl::StatusOr<StepPlan> PlanStep(const PlanningProblem& problem) { return PlanStepClosely(problem, {.visits = kPlanVisits}); }

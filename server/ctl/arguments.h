@@ -2,6 +2,7 @@
 #ifndef TIDETAPE_SERVER_CTL_ARGUMENTS_H_
 #define TIDETAPE_SERVER_CTL_ARGUMENTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -69,10 +70,13 @@ inline Client MakeClient(const Arguments& arguments) {
   return Client(arguments.connection.server, absl::Seconds(arguments.timeout_seconds), arguments.credentials);
 }
 
-// What a search may take: all that the deadline leaves, where there is one.
+// What a search may take: all that the deadline leaves, where there is one, or else what a job's own plans get at least.
 inline planner::Effort EffortOf(const Arguments& arguments) {
   planner::Effort effort = arguments.effort;
-  if (arguments.deadline_seconds <= 0) return effort;
+  if (arguments.deadline_seconds <= 0) {
+    effort.visits = std::max(effort.visits, planner::kPlanVisits);
+    return effort;
+  }
   if (effort.visits == 0) effort.visits = std::numeric_limits<int64_t>::max();
   effort.stop = [end = absl::Now() + absl::Seconds(arguments.deadline_seconds)] { return absl::Now() >= end; };
   return effort;

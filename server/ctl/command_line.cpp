@@ -76,7 +76,9 @@ class Declarer {
     return command;
   }
   CLI::App* WithEffort(CLI::App* command) {
-    command->add_option("--effort", arguments_.effort.visits, "op visits to spend on closing the gap, some ten million a second")
+    command
+        ->add_option("--effort", arguments_.effort.visits,
+                     "op visits to spend on closing the gap, some ten million a second; half a million at least")
         ->check(CLI::NonNegativeNumber);
     command
         ->add_option("--gap", arguments_.effort.gap_of_full_replay,

@@ -27,10 +27,12 @@ constexpr int64_t kLargestAddition = int64_t{1} << 50;
 // What the planner visits in a second at least, on a machine that does other things, too.
 constexpr double kVisitsPerSecond = 5e6;
 
-// The part of the effort that each of `plans` plans can have, with half of the time left for the rest of the answer.
+// The part of the effort that each of `plans` plans can have, with half of the time left for the rest of the answer. No less than
+// the job's own plans have, unless the time is too short.
 planner::Effort EffortWithin(const v1::Effort& effort, const TimeLeft& time_left, int plans) {
   const double most = std::max(0.0, absl::ToDoubleSeconds(time_left())) / 2 / plans * kVisitsPerSecond;
-  return {.visits = static_cast<int64_t>(std::min(static_cast<double>(effort.visits()), std::min(most, 1e12))),
+  const int64_t visits = std::max(effort.visits(), planner::kPlanVisits);
+  return {.visits = static_cast<int64_t>(std::min(static_cast<double>(visits), std::min(most, 1e12))),
           .gap_of_full_replay = effort.gap()};
 }
 
