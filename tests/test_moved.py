@@ -82,6 +82,19 @@ def test_values_written_in_place_before_and_after_they_are_saved(moved):
     moved(body)
 
 
+def test_an_output_written_past_the_version_counter_after_it_was_moved(moved):
+    """Backward reads what was written, as in plain training, not what was moved."""
+
+    def program(model, x):
+        h = model.blocks[0](x)
+        h.data.mul_(0.5)
+        loss = model.blocks[1](h).square().mean() + h.sum()
+        loss.backward()
+        return loss
+
+    moved(lambda block, x: block.linear(x).exp(), program)
+
+
 def test_a_value_read_by_several_nodes(moved):
     def body(block, x):
         h = block.linear(x).tanh()

@@ -15,7 +15,7 @@ namespace tidetape::agent::open_tapes {
 
 // All functions are thread-safe.
 
-// A recording has ended, and its replay will read something.
+// A recording has ended, and its replay will read something, or its backward what was moved to host memory.
 void Add(const TapePtr& tape);
 // Its backward is through, or it was abandoned.
 void Remove(const Tape& tape);

@@ -127,7 +127,7 @@ TapePtr Recorder::End() {
   tape.Prepare();
   for (OutsideStorage& outside : tape.outside_storages) outside.seen = outside.version.current_version();
   if (auditing_) audited_.Audit(tape);
-  if (tape.pending_ops > 0) open_tapes::Add(tape_);
+  if (tape.pending_ops > 0 || tape.PlansMoves()) open_tapes::Add(tape_);
   tape.recording = false;
   tape.block->sizes = {tape.storages.size(), tape.ops.size(),       tape.arguments.size(), tape.values.size(),
                        tape.views.size(),    tape.constants.size(), tape.consumed.size()};

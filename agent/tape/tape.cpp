@@ -181,6 +181,12 @@ void Tape::Prepare() {
   }
 }
 
+bool Tape::PlansMoves() const {
+  return std::any_of(storages.begin(), storages.end(), [](const StorageRecord& record) {
+    return record.move && record.kept && record.kind != StorageKind::kParameter;
+  });
+}
+
 void Tape::MovePlanned() {
   for (size_t s = 0; s < storages.size(); ++s) {
     const StorageRecord& record = storages[s];

@@ -190,7 +190,8 @@ class Tape : public c10::intrusive_ptr_target {
 
   // Once recording has ended: which ops a replay would run, and which kept storages nobody needs.
   void Prepare();
-  // After that: moves what the plan moves to host memory, and counts what stays.
+  // After that: whether the plan moves something to host memory; moves it, and counts what stays.
+  bool PlansMoves() const;
   void MovePlanned();
   // Sites of the inputs that nobody but the tape holds, those that moved included. To be asked when the block's caller has let go
   // of them, which is when the next block begins. Takes `mutex`.
