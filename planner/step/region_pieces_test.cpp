@@ -24,14 +24,6 @@ std::vector<Choice> PiecesOf(TapePlans& plans, const BlockInstance& block, const
   return pieces;
 }
 
-bool AllowsIn(const BlockTape& region, const OraclePlan& plan) {
-  for (size_t s = 0; s < region.storages.size(); ++s) {
-    const bool saved = std::find(plan.saved.begin(), plan.saved.end(), static_cast<int32_t>(s)) != plan.saved.end();
-    if (saved ? region.storages[s].must_recompute : region.storages[s].must_save) return false;
-  }
-  return true;
-}
-
 // Every plan of every region needs at least what one of the region's pieces says, however coarse they are and whatever is asked
 // for.
 TEST(RegionPiecesTest, NoPlanBeatsAllPieces) {
@@ -65,7 +57,7 @@ TEST(RegionPiecesTest, NoPlanBeatsAllPieces) {
                          return x.saved_bytes == y.saved_bytes && x.own_peak_bytes < y.own_peak_bytes;
                        }) != pieces.end();
       for (const OraclePlan& plan : plans) {
-        if (!AllowsIn(space.plans(region).index().tape(), plan)) continue;
+        if (!IsInRegion(plan, space.plans(region).index().tape(), tape)) continue;
         const int64_t own_peak = OracleOwnPeak(tape, block, plan);
         const auto promises = [&](const Choice& piece) {
           return piece.saved_bytes <= plan.bytes && piece.own_peak_bytes <= own_peak && piece.seconds <= plan.seconds + kTolerance;

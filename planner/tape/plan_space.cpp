@@ -7,12 +7,19 @@
 
 namespace tidetape::planner {
 
+namespace {
+
+bool Undecided(const Storage& storage) {
+  return storage.kind == StorageKind::kIntermediate && !storage.must_save && !storage.must_recompute;
+}
+
+}  // namespace
+
 int32_t LargestUndecided(const BlockTape& tape, const std::vector<int32_t>& storages) {
   int32_t largest = -1;
   for (int32_t s : storages) {
-    const Storage& storage = tape.storages[s];
-    if (storage.kind != StorageKind::kIntermediate || storage.must_save || storage.must_recompute) continue;
-    if (largest < 0 || storage.bytes > tape.storages[largest].bytes) largest = s;
+    if (!Undecided(tape.storages[s])) continue;
+    if (largest < 0 || tape.storages[s].bytes > tape.storages[largest].bytes) largest = s;
   }
   return largest;
 }
@@ -80,7 +87,7 @@ bool PlanSpace::SplitOnHeld(int32_t number, size_t event, const TapePlan& plan) 
   int32_t chosen = -1;
   int64_t most = before;
   for (int32_t s : MadeStorages(index)) {
-    if (LargestUndecided(regions_[number].tape, {s}) < 0) continue;
+    if (!Undecided(index.tape().storages[s])) continue;
     const bool saved = std::binary_search(plan.saved.begin(), plan.saved.end(), s);
     // What is held already holds more only where it must be made from something.
     if (index.consumed(s) && saved == static_cast<bool>(held[s])) continue;

@@ -15,15 +15,6 @@ namespace {
 
 constexpr double kTolerance = 1e-9;
 
-bool Decided(const BlockTape& region, const BlockTape& tape, const OraclePlan& plan) {
-  for (size_t s = 0; s < region.storages.size(); ++s) {
-    const bool saved = std::find(plan.saved.begin(), plan.saved.end(), static_cast<int32_t>(s)) != plan.saved.end();
-    if (region.storages[s].must_save && !tape.storages[s].must_save && !saved) return false;
-    if (region.storages[s].must_recompute && !tape.storages[s].must_recompute && saved) return false;
-  }
-  return true;
-}
-
 // Whatever is split, every plan is in exactly one region, and none goes below what its region knows.
 TEST(PlanSpaceTest, RegionsHaveAllPlansAndBoundThem) {
   int checked = 0, splits = 0, lifted = 0;
@@ -63,7 +54,7 @@ TEST(PlanSpaceTest, RegionsHaveAllPlansAndBoundThem) {
       int in = 0;
       for (int32_t region : space.open()) {
         TapePlans& plans = space.plans(region);
-        if (!Decided(plans.index().tape(), tape, plan)) continue;
+        if (!IsInRegion(plan, plans.index().tape(), tape)) continue;
         ++in;
         EXPECT_LE(BoundSeconds(plans.bound(), plan.bytes), plan.seconds + kTolerance);
         EXPECT_LE(plans.RangeOfOwnPeaks(block).least_bytes, OracleOwnPeak(tape, block, plan));

@@ -197,6 +197,15 @@ std::vector<OraclePlan> AllPlans(const BlockTape& tape) {
   return plans;
 }
 
+bool IsInRegion(const OraclePlan& plan, const BlockTape& region, const BlockTape& tape) {
+  for (size_t s = 0; s < region.storages.size(); ++s) {
+    const bool saved = std::find(plan.saved.begin(), plan.saved.end(), static_cast<int32_t>(s)) != plan.saved.end();
+    if (region.storages[s].must_save && !tape.storages[s].must_save && !saved) return false;
+    if (region.storages[s].must_recompute && !tape.storages[s].must_recompute && saved) return false;
+  }
+  return true;
+}
+
 int64_t OracleOwnPeak(const BlockTape& tape, const BlockInstance& instance, const OraclePlan& plan) {
   Walk walk(tape, plan);
   std::vector<BackwardEvent> events = tape.backward;

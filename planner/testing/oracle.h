@@ -24,6 +24,10 @@ std::optional<OraclePlan> OracleEvaluate(const BlockTape& tape, const std::vecto
 // Every plan of a tape, by trying all subsets of its intermediates.
 std::vector<OraclePlan> AllPlans(const BlockTape& tape);
 
+// The plan of `tape` follows the decisions of a region: what `region`, a copy of the tape, marks as must_save or must_recompute
+// beyond the tape's own marks.
+bool IsInRegion(const OraclePlan& plan, const BlockTape& region, const BlockTape& tape);
+
 // The own peak of a plan on an instance, by walking through backward with the content (version) of each storage written down. Fails
 // the current test where an op or backward meets a content other than the recorded one.
 int64_t OracleOwnPeak(const BlockTape& tape, const BlockInstance& instance, const OraclePlan& plan);
