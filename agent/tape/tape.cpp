@@ -10,6 +10,11 @@
 #include "agent/tape/open_tapes.h"
 
 namespace tidetape::agent {
+namespace {
+
+bool GoesToHost(const StorageRecord& record) { return record.move && record.kept && record.kind != StorageKind::kParameter; }
+
+}  // namespace
 
 Tape::~Tape() { LetGo(); }
 
@@ -181,17 +186,12 @@ void Tape::Prepare() {
   }
 }
 
-bool Tape::PlansMoves() const {
-  return std::any_of(storages.begin(), storages.end(), [](const StorageRecord& record) {
-    return record.move && record.kept && record.kind != StorageKind::kParameter;
-  });
-}
+bool Tape::PlansMoves() const { return std::any_of(storages.begin(), storages.end(), GoesToHost); }
 
 void Tape::MovePlanned() {
   for (size_t s = 0; s < storages.size(); ++s) {
     const StorageRecord& record = storages[s];
-    if (!record.kept || record.kind == StorageKind::kParameter) continue;
-    if (record.move) MoveAway(static_cast<int32_t>(s));
+    if (GoesToHost(record)) MoveAway(static_cast<int32_t>(s));
     if (record.kept && record.kind == StorageKind::kIntermediate) saved_bytes += record.bytes;
   }
 }
