@@ -117,6 +117,18 @@ def test_an_op_whose_schema_hides_a_write(same, ops):
     same(body)
 
 
+def test_a_saved_value_is_read_as_a_hidden_write_left_it(same, ops):
+    """No version tells of the write. The logarithm is replayed from what was there before it."""
+
+    def body(block, x):
+        scale = block.linear(x).sigmoid()
+        before = (scale + 1).log().exp() * scale.square()
+        result = ops.hidden_write(x.detach(), scale.data)
+        return before * result
+
+    same(body)
+
+
 def test_what_was_read_of_a_buffer_before_a_hidden_write_is_replayed_from_what_it_was(same, ops):
     def body(block, x):
         before = (block.cache + 0.5).exp()

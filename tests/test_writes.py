@@ -141,6 +141,21 @@ def test_a_write_past_the_version_counter_is_read_by_backward(same):
     same(body)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_value_that_is_never_replayed_is_read_as_written_past_the_version_counter(same, times):
+    """rrelu writes its noise after it was saved, so that its result is kept. The product is replayed from what it read."""
+
+    def body(block, x):
+        h = F.rrelu(x, training=True)
+        product = block.linear(h)
+        for _ in range(times):
+            h.data.mul_(0.5)
+            product = product + block.linear(h)
+        return product.exp() + h
+
+    same(body)
+
+
 @pytest.mark.parametrize("forwards", [1, 2])
 def test_an_input_written_after_the_models_forward_is_replayed_from_what_it_was(same, forwards):
     """A buffer that a loader fills anew while backward is still to come; linear saves its own product, exp saves the result."""

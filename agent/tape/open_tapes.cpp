@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,10 +16,28 @@ namespace {
 
 using WeakTape = c10::weak_intrusive_ptr<Tape>;
 
+struct OpenTape {
+  explicit OpenTape(const TapePtr& tape) : tape(tape) {}
+
+  WeakTape tape;
+  std::vector<const c10::StorageImpl*> watched;
+};
+
+// A write asks only the tapes that may read its storage: there can be thousands of open ones, where graphs are never freed.
 struct Registry {
   std::mutex mutex;
-  std::vector<WeakTape> tapes;
+  std::unordered_map<const Tape*, OpenTape> tapes;
+  // The addresses may be those of storages that are gone, and taken again: the tape itself knows what it reads.
+  std::unordered_map<const c10::StorageImpl*, std::vector<const Tape*>> readers;
   std::atomic<size_t> size{0};
+
+  // The caller holds `mutex`.
+  void Watch(const Tape& tape, OpenTape& open, const c10::StorageImpl* storage) {
+    std::vector<const Tape*>& reading = readers[storage];
+    if (std::find(reading.begin(), reading.end(), &tape) != reading.end()) return;
+    reading.push_back(&tape);
+    open.watched.push_back(storage);
+  }
 };
 
 Registry& Tapes() {
@@ -39,20 +58,30 @@ bool KnownToOneTensor(c10::StorageImpl& storage) {
 void Add(const TapePtr& tape) {
   Registry& registry = Tapes();
   const std::lock_guard lock(registry.mutex);
-  registry.tapes.emplace_back(tape);
+  OpenTape& open = registry.tapes.try_emplace(tape.get(), tape).first->second;
+  for (const c10::StorageImpl* storage : tape->ReadLater()) registry.Watch(*tape, open, storage);
   registry.size = registry.tapes.size();
+}
+
+void Watch(const Tape& tape, const c10::StorageImpl& storage) {
+  Registry& registry = Tapes();
+  if (registry.size == 0) return;
+  const std::lock_guard lock(registry.mutex);
+  if (const auto open = registry.tapes.find(&tape); open != registry.tapes.end()) registry.Watch(tape, open->second, &storage);
 }
 
 void Remove(const Tape& tape) {
   Registry& registry = Tapes();
   if (registry.size == 0) return;
-  WeakTape gone(TapePtr{});  // destroyed after the lock
+  decltype(registry.tapes)::node_type gone;  // destroyed after the lock
   const std::lock_guard lock(registry.mutex);
-  const auto found = std::find_if(registry.tapes.begin(), registry.tapes.end(),
-                                  [&](const WeakTape& other) { return other._unsafe_get_target() == &tape; });
-  if (found == registry.tapes.end()) return;
-  gone = std::move(*found);
-  registry.tapes.erase(found);
+  gone = registry.tapes.extract(&tape);
+  if (gone.empty()) return;
+  for (const c10::StorageImpl* storage : gone.mapped().watched) {
+    const auto reading = registry.readers.find(storage);
+    std::erase(reading->second, &tape);
+    if (reading->second.empty()) registry.readers.erase(reading);
+  }
   registry.size = registry.tapes.size();
 }
 
@@ -64,8 +93,10 @@ void BeforeWrite(c10::StorageImpl& storage) {
   {
     Registry& registry = Tapes();
     const std::lock_guard lock(registry.mutex);
-    for (const WeakTape& tape : registry.tapes) {
-      if (TapePtr open = tape.lock()) tapes.push_back(std::move(open));
+    const auto reading = registry.readers.find(&storage);
+    if (reading == registry.readers.end()) return;
+    for (const Tape* tape : reading->second) {
+      if (TapePtr open = registry.tapes.at(tape).tape.lock()) tapes.push_back(std::move(open));
     }
   }
   StorageRef copy;

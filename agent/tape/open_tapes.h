@@ -17,6 +17,8 @@ namespace tidetape::agent::open_tapes {
 
 // A recording has ended, and its replay will read something, or its backward what was moved to host memory.
 void Add(const TapePtr& tape);
+// The tape, if it is open, will read this storage as well.
+void Watch(const Tape& tape, const c10::StorageImpl& storage);
 // Its backward is through, or it was abandoned.
 void Remove(const Tape& tape);
 bool Any();

@@ -43,7 +43,8 @@ void Recorder::SnapshotIfRead(int32_t storage) {
   if (const StorageRef original = tape_->storages[storage].kept) SplitOff(storage, original, CopyStorage(*original));
 }
 
-// The record that was read from goes on with the copy; a new record goes on with the storage itself.
+// The record that was read from goes on with the copy; a new record goes on with the storage itself, and with what autograd packed
+// of it: that is read as it is when backward comes, or refused where its version tells of the write.
 void Recorder::SplitOff(int32_t storage, StorageRef original, StorageRef copy) {
   Tape& tape = *tape_;
   const uint32_t before = tape.ops.empty() ? 0 : tape.ops.back().end_output;
@@ -51,12 +52,15 @@ void Recorder::SplitOff(int32_t storage, StorageRef original, StorageRef copy) {
   next.kept.reset();
   StorageNotes notes = notes_[storage];
   next.site = notes.content = Mix(notes.content, 0x5eed);
-  next.handles = 0;
-  next.consumed = false;
   tape.DropKept(storage);
   tape.Keep(storage, std::move(copy));
-  tape.storages[storage].copied = true;
+  StorageRecord& read = tape.storages[storage];
+  read.copied = true;
+  read.handles = 0;
+  read.consumed = false;
   const auto index = static_cast<int32_t>(tape.storages.size());
+  if (next.handles > 0) tape.continued.emplace_back(storage, index);
+  std::replace(tape.consumed.begin(), tape.consumed.end(), storage, index);
   tape.storages.push_back(std::move(next));
   notes.original = c10::weak_intrusive_ptr<c10::StorageImpl>(original);
   notes_.push_back(std::move(notes));

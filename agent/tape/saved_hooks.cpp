@@ -65,6 +65,7 @@ class SavedHandle final : public SavedVariableHooks {
     CheckVersion(*tape_, version_, expected_version_, held_.defined() ? "a tensor" : "an intermediate");
     if (value_.storage < 0) return held_;
     const std::lock_guard lock(tape_->mutex);
+    value_.storage = tape_->Latest(value_.storage);
     if (tape_->recording) return WithVersion(tape_->Build(value_, MaterialiseInForward(*tape_, value_.storage, Original())));
     // Backward writes to nothing that a tape replays from. Autograd's engine sets the keys anew for each of its nodes, so that this
     // holds for the node that asks.
@@ -99,6 +100,7 @@ class SavedHandle final : public SavedVariableHooks {
   void Release() {
     Tape& tape = *tape_;
     const std::lock_guard lock(tape.mutex);
+    value_.storage = tape.Latest(value_.storage);
     StorageRecord& record = tape.storages[value_.storage];
     if (record.kind != StorageKind::kIntermediate) {
       --record.handles;  // it stays as long as the tape, as where autograd holds it

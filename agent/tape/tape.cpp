@@ -56,10 +56,20 @@ void Tape::DropKept(int32_t storage) {
   if (record.kind == StorageKind::kIntermediate) StepProfile::Get().AddPlanned(-record.bytes);
 }
 
+std::vector<const c10::StorageImpl*> Tape::ReadLater() const {
+  std::vector<const c10::StorageImpl*> read;
+  for (const StorageRecord& record : storages) {
+    if (record.kept && record.reads_left > 0 && record.kind != StorageKind::kParameter) read.push_back(record.kept.get());
+  }
+  for (const auto& [storage, original] : exposed) read.push_back(original._unsafe_get_target());
+  return read;
+}
+
 void Tape::UseCopy(int32_t storage, StorageRef copy) {
   StorageRecord& record = storages[storage];
   record.kept = std::move(copy);
   record.copied = true;
+  open_tapes::Watch(*this, *record.kept);
 }
 
 void Tape::ReadOverwritten(const StorageRef& original) {
@@ -67,6 +77,13 @@ void Tape::ReadOverwritten(const StorageRef& original) {
     if (exposed._unsafe_get_target() != original.get() || storages[storage].handles == 0 || Overwritten(storage)) continue;
     overwritten_.emplace_back(storage, original);
   }
+}
+
+int32_t Tape::Latest(int32_t storage) const {
+  for (const auto& [before, after] : continued) {  // in order of the writes
+    if (before == storage) storage = after;
+  }
+  return storage;
 }
 
 StorageRef Tape::Overwritten(int32_t storage) const {
@@ -107,6 +124,7 @@ void Tape::BringBack(int32_t storage) {
   StorageRecord& record = storages[storage];
   record.kept = away[record.away].copy->Get();
   away[std::exchange(record.away, -1)] = {};
+  open_tapes::Watch(*this, *record.kept);
 }
 
 void Tape::Prefetch() {
@@ -217,7 +235,7 @@ int64_t Tape::BookkeepingBytes() const {
     constant_lists += static_cast<int64_t>(sizeof(c10::detail::ListImpl) + constant.toListRef().size() * sizeof(c10::IValue));
   }
   return bytes(storages) + bytes(ops) + bytes(arguments) + bytes(lists) + bytes(values) + bytes(writes) + views.Bytes() +
-         bytes(constants) + constant_lists + bytes(consumed) + bytes(exposed) + bytes(away) + bytes(outside_storages) +
+         bytes(constants) + constant_lists + bytes(consumed) + bytes(continued) + bytes(exposed) + bytes(away) + bytes(outside_storages) +
          bytes(needed) + bytes(done);
 }
 

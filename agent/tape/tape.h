@@ -175,11 +175,15 @@ class Tape : public c10::intrusive_ptr_target {
     const StorageRecord& record = storages[storage];
     return record.kept.get() == &original && record.reads_left > 0 && record.kind != StorageKind::kParameter;
   }
+  // What a replay or the backward reads of storages that others can write: their addresses, once recording has ended.
+  std::vector<const c10::StorageImpl*> ReadLater() const;
   // The original is about to be overwritten: replays read `copy` instead.
   void UseCopy(int32_t storage, StorageRef copy);
   // A value that autograd packed, and that somebody else holds, is about to be overwritten: backward reads it as it then is, like
   // plain training does where versions do not tell.
   void ReadOverwritten(const c10::intrusive_ptr<c10::StorageImpl>& original);
+  // The record that goes on with a storage that autograd packed, see Recorder::SplitOff().
+  int32_t Latest(int32_t storage) const;
   // What ReadOverwritten() left for a storage, or null.
   StorageRef Overwritten(int32_t storage) const;
   void DropOverwritten(int32_t storage);
@@ -218,6 +222,7 @@ class Tape : public c10::intrusive_ptr_target {
   Views views;
   std::vector<c10::IValue> constants;
   std::vector<int32_t> consumed;  // storages in order of packing
+  std::vector<std::pair<int32_t, int32_t>> continued;  // {record, the one that goes on with its storage}
   // Consumed storages that outlived the block's forward: its outputs, mostly.
   std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>> exposed;
   std::vector<AwayValue> away;
