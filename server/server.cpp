@@ -101,17 +101,23 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Options& options, St
   std::unique_ptr<Server> server(new Server(options, store, clock));
   // Before it listens, so that no agent finds a server without its job.
   if (!options.stand_by) {
-    if (absl::Status status = server->Lead(); !status.ok()) return status;
+    if (absl::Status status = server->TakeUpJobs(); !status.ok()) return status;
   }
   if (absl::Status status = server->Listen(); !status.ok()) return status;
+  if (!options.stand_by) server->StartSweeping();
   return server;
 }
 
 absl::Status Server::Lead() {
+  if (absl::Status status = TakeUpJobs(); !status.ok()) return status;
+  TellHealth(absl::OkStatus());
+  StartSweeping();
+  return absl::OkStatus();
+}
+
+absl::Status Server::TakeUpJobs() {
   if (absl::Status status = registry_.Restore(); !status.ok()) return status;
   gate_.Open();
-  TellHealth(absl::OkStatus());
-  sweeper_ = std::thread([this] { SweepUntilStopped(); });
   return absl::OkStatus();
 }
 
@@ -146,6 +152,10 @@ Server::~Server() {
   Drain();
 }
 
+void Server::StartSweeping() {
+  sweeper_ = std::thread([this] { SweepUntilStopped(); });
+}
+
 void Server::StopSweeping() {
   {
     absl::MutexLock lock(&sweep_mutex_);
@@ -166,7 +176,6 @@ void Server::SweepUntilStopped() {
 }
 
 void Server::TellHealth(const absl::Status& store) {
-  if (grpc_server_ == nullptr) return;  // it does not listen yet, and begins as what it is then
   auto* health = grpc_server_->GetHealthCheckService();
   health->SetServingStatus("live", true);
   health->SetServingStatus("store", store.ok());

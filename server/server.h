@@ -120,11 +120,14 @@ class Server {
   // The options with plan_step timed.
   static Options Timed(Options options, ServerMetrics* metrics);
   void AddValues();
+  absl::Status TakeUpJobs();
   absl::Status Listen();
+  // Once the server listens: the sweeper tells the health service what it finds.
+  void StartSweeping();
   void SweepUntilStopped();
+  void StopSweeping();
   // Tells the health service what the server can do now.
   void TellHealth(const absl::Status& store);
-  void StopSweeping();
 
   prometheus::Registry unseen_registry_;
   std::unique_ptr<ServerMetrics> unseen_metrics_;

@@ -25,8 +25,10 @@ def count_cases(path: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-# Long tests that run under the sanitizers; see .bazelrc.
-SANITIZED = "attr(tags, '\\bsanitized\\b', tests(//...))"
+LONG = "attr(tags, '\\blong\\b', tests(//...))"
+MANUAL = "attr(tags, '\\bmanual\\b', tests(//...))"
+# What the long tests run under sanitizers as well, by .bazelrc's name of each.
+SANITIZED = {"asan": "attr(tags, '\\bsanitized\\b', tests(//...))", "tsan": f"tests(//server/...) except {LONG} except {MANUAL}"}
 
 
 def bazel_results(expression: str, *config: str) -> list[Path]:
@@ -45,22 +47,21 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     pytest_results = RESULTS / "pytest.xml"
     pytest_results.unlink(missing_ok=True)
-    long_targets = "attr(tags, '\\blong\\b', tests(//...))"
     # The pattern //... leaves out what is tagged manual.
-    chosen = long_targets if options.long else f"tests(//...) except {long_targets}"
-    expression = f"({chosen}) except attr(tags, '\\bmanual\\b', tests(//...))"
+    expression = f"({LONG if options.long else f'tests(//...) except {LONG}'}) except {MANUAL}"
     results = bazel_results(expression)
     for path in results:
         path.unlink(missing_ok=True)
 
     filters = "--test_tag_filters=" + ("long" if options.long else "-long")
     bazel = subprocess.run(["bazel", "test", "--keep_going", "--nocache_test_results", filters, "//..."], cwd=ROOT).returncode
-    if options.long:
-        sanitized = bazel_results(SANITIZED, "--config=asan")
+    for sanitizer, tests in SANITIZED.items() if options.long else ():
+        config = f"--config={sanitizer}"
+        sanitized = bazel_results(tests, config)
         for path in sanitized:
             path.unlink(missing_ok=True)
-        labels = subprocess.check_output(["bazel", "query", SANITIZED], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).split()
-        command = ["bazel", "test", "--config=asan", "--nocache_test_results", *labels]
+        labels = subprocess.check_output(["bazel", "query", tests], cwd=ROOT, text=True, stderr=subprocess.DEVNULL).split()
+        command = ["bazel", "test", "--keep_going", config, "--nocache_test_results", *labels]
         bazel = subprocess.run(command, cwd=ROOT).returncode or bazel
         results += sanitized
     marks = "long" if options.long else "not long"

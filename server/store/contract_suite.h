@@ -311,7 +311,8 @@ TEST_P(StoreContract, ManyUpdatesAreAllCounted) {
   std::vector<int> in_order(kReports);
   std::iota(in_order.begin(), in_order.end(), 1);
   for (const auto& steps : told) EXPECT_EQ(steps, in_order);
-  for (const RankRecord& rank : store_->ListRanks("a").value()) {
+  const std::vector<RankRecord> ranks = store_->ListRanks("a").value();
+  for (const RankRecord& rank : ranks) {
     EXPECT_EQ(rank.reports, kReports);
     EXPECT_EQ(rank.report->step(), kReports);
   }

@@ -24,7 +24,13 @@ def _impl(ctx):
         if name == "grpc_reflection":
             # Registered by a static initialiser, so the linker must not drop it. What follows is linked as it would be without this.
             flags = ["-Wl,--push-state,--no-as-needed", "-lgrpc++_reflection", "-Wl,--pop-state"] + flags
-        build.append("cc_library(name = %r, linkopts = %r)" % (name, _without_repeats(flags)))
+        deps = ""
+        if name == "absl_synchronization":
+            deps = ", deps = select({%r: [%r], \"//conditions:default\": []})" % (
+                "@//third_party/system:thread_sanitizer",
+                "@//third_party/system:abseil_thread_sanitizer",
+            )
+        build.append("cc_library(name = %r, linkopts = %r%s)" % (name, _without_repeats(flags), deps))
     ctx.file("BUILD.bazel", "\n".join(build) + "\n")
     ctx.file("WORKSPACE", "workspace(name = %r)\n" % ctx.name)
 
