@@ -1,11 +1,14 @@
-// The server is killed at random moments under load, and knows afterwards whatever it had acknowledged.
+// At random moments under load the server is killed, its database restarted, or the leader of two servers killed. Whoever answers
+// afterwards knows whatever was acknowledged, and all ranks hold the same plans.
 //
-// TIDETAPE_KILLS says how often. What was acknowledged is taken from the agents' own logs, read while the server is dead.
+// TIDETAPE_KILLS says how often. What was acknowledged is taken from the agents' own logs, read while nobody can acknowledge.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -41,10 +44,10 @@ grpc::Status Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*,
 // Changes the limits of all jobs all the time, so that new plans come, and notes what was answered.
 class Operator {
  public:
-  explicit Operator(std::string address) : address_(std::move(address)) {
+  explicit Operator(std::vector<std::string> servers) : servers_(std::move(servers)) {
     thread_ = std::thread([this] {
-      while (!stopping_) {
-        const auto stub = v1::PlannerService::NewStub(ConnectTo(address_));
+      for (size_t server = 0; !stopping_; ++server) {
+        const auto stub = v1::PlannerService::NewStub(ConnectTo(servers_[server % servers_.size()]));
         while (!stopping_ && Change(*stub)) absl::SleepFor(absl::Milliseconds(7));
         absl::SleepFor(absl::Milliseconds(5));
       }
@@ -79,7 +82,7 @@ class Operator {
     return status.ok() || status.error_code() == grpc::NOT_FOUND;
   }
 
-  const std::string address_;
+  const std::vector<std::string> servers_;
   std::atomic<bool> stopping_ = false;
   int changes_ = 0;
   mutable absl::Mutex mutex_;
@@ -87,39 +90,49 @@ class Operator {
   std::thread thread_;
 };
 
-class Crashes {
+// Servers with one store, ranks that report to them all the time, and an operator.
+class Cluster {
  public:
-  explicit Crashes(const std::string& store) : server_({"--store=" + store}) {
-    EXPECT_TRUE(server_.Start());
+  Cluster(const std::string& store, int servers) {
+    std::vector<std::string> addresses;
+    for (int i = 0; i < servers; ++i) {
+      servers_.push_back(std::make_unique<ServerProcess>(std::vector<std::string>{"--store=" + store}));
+      EXPECT_TRUE(servers_.back()->Start());
+      addresses.push_back(servers_.back()->address());
+    }
     for (int job = 0; job < kJobs; ++job) {
       for (int rank = 0; rank < kRanks; ++rank) {
         v1::Hello hello = ExampleHello(rank, kRanks);
         hello.set_job(JobName(job));
-        agents_.push_back(std::make_unique<LoggingAgent>(server_.address(), hello));
+        agents_.push_back(std::make_unique<LoggingAgent>(addresses, hello));
       }
     }
-    operator_ = std::make_unique<Operator>(server_.address());
+    operator_ = std::make_unique<Operator>(addresses);
   }
 
-  void Run(int kills) {
+  // Disturbs the cluster so many times. `disturb` calls NoteLogs() when nobody can acknowledge any more, and NoteMended() when the
+  // cluster is to come back.
+  void Run(int times, const std::function<void()>& disturb) {
     std::mt19937_64 random(20'240'229);
-    absl::Duration longest = absl::ZeroDuration(), total = absl::ZeroDuration();
-    for (int i = 0; i < kills && !testing::Test::HasFailure(); ++i) {
+    absl::Duration longest_answer, longest_move, all_answers, all_moves;
+    for (int i = 0; i < times && !testing::Test::HasFailure(); ++i) {
       SCOPED_TRACE(i);
       absl::SleepFor(absl::Milliseconds(std::uniform_int_distribution<int>(1, 400)(random)));
-      server_.Stop(SIGKILL);
-      // What comes to an agent now was on its way before the kill.
-      absl::SleepFor(absl::Milliseconds(30));
-      std::vector<LoggingAgent::Log> logs;
-      for (const auto& agent : agents_) logs.push_back(agent->log());
-      const absl::Time start = absl::Now();
-      ASSERT_TRUE(server_.Start());
-      const auto stub = v1::PlannerService::NewStub(ConnectTo(server_.address()));
-      AwaitAnswers(*stub);
-      const absl::Duration recovery = absl::Now() - start;
-      longest = std::max(longest, recovery);
-      total += recovery;
-      for (int job = 0; job < kJobs; ++job) CheckJob(*stub, job, &logs[job * kRanks]);
+      disturb();
+      const size_t leader = FindLeader();
+      const absl::Duration answer = absl::Now() - mended_;
+      const auto stub = v1::PlannerService::NewStub(ConnectTo(servers_[leader]->address()));
+      for (int job = 0; job < kJobs; ++job) CheckJob(*stub, job, &logs_[job * kRanks]);
+      const absl::Duration move = AwaitAcknowledgements();
+      longest_answer = std::max(longest_answer, answer);
+      longest_move = std::max(longest_move, move);
+      all_answers += answer;
+      all_moves += move;
+      for (const auto& server : servers_) {
+        if (server->pid() == 0) {
+          ASSERT_TRUE(server->Start());
+        }
+      }
     }
     int64_t reports = 0, plans = 0, streams = 0;
     for (const auto& agent : agents_) {
@@ -127,23 +140,56 @@ class Crashes {
       plans = std::max(plans, static_cast<int64_t>(agent->log().plans.size()));
       streams += agent->log().streams;
     }
-    std::printf("%d kills: %ld reports acknowledged over %ld streams, %ld plans; recovery %.0f ms in the mean, %.0f ms at most\n",
-                kills, reports, streams, plans, absl::ToDoubleMilliseconds(total / std::max(kills, 1)),
-                absl::ToDoubleMilliseconds(longest));
+    const auto milliseconds = [](absl::Duration duration) { return absl::ToDoubleMilliseconds(duration); };
+    std::printf(
+        "%d times: %ld reports acknowledged over %ld streams, %ld plans; answers again after %.0f ms in the mean and %.0f ms at "
+        "most, acknowledges all agents after %.0f ms and %.0f ms\n",
+        times, reports, streams, plans, milliseconds(all_answers / std::max(times, 1)), milliseconds(longest_answer),
+        milliseconds(all_moves / std::max(times, 1)), milliseconds(longest_move));
     // The load was one.
-    EXPECT_GT(reports, 20 * kills);
-    EXPECT_GT(plans, kills / 2);
-    EXPECT_GT(streams, kills);
+    EXPECT_GT(reports, 20 * times);
+    EXPECT_GT(plans, times / 2);
   }
 
- private:
-  static void AwaitAnswers(Stub& stub) {
-    v1::ListJobsResponse jobs;
+  ServerProcess& server(size_t index) { return *servers_[index]; }
+
+  // Which server answers. Waits for one.
+  size_t FindLeader() const {
+    std::vector<std::unique_ptr<Stub>> stubs;
+    for (const auto& server : servers_) stubs.push_back(v1::PlannerService::NewStub(ConnectTo(server->address())));
     const absl::Time deadline = absl::Now() + absl::Seconds(30);
-    while (!Call(stub, &Stub::ListJobs, v1::ListJobsRequest(), jobs).ok()) {
-      ASSERT_LT(absl::Now(), deadline) << "the server does not answer";
+    for (size_t i = 0; absl::Now() < deadline; ++i) {
+      v1::ListJobsResponse jobs;
+      const size_t server = i % servers_.size();
+      if (servers_[server]->pid() != 0 && Call(*stubs[server], &Stub::ListJobs, v1::ListJobsRequest(), jobs).ok()) return server;
       absl::SleepFor(absl::Milliseconds(1));
     }
+    ADD_FAILURE() << "no server answers";
+    return 0;
+  }
+
+  void NoteLogs() {
+    // What comes to an agent now was on its way before.
+    absl::SleepFor(absl::Milliseconds(30));
+    logs_.clear();
+    for (const auto& agent : agents_) logs_.push_back(agent->log());
+  }
+  void NoteMended() { mended_ = absl::Now(); }
+
+ private:
+  // Until every agent was acknowledged something that its log had not yet; returns how long after NoteMended() that was.
+  absl::Duration AwaitAcknowledgements() const {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    for (size_t i = 0; i < agents_.size(); ++i) {
+      while (agents_[i]->log().acknowledged_reports == logs_[i].acknowledged_reports) {
+        if (absl::Now() > deadline) {
+          ADD_FAILURE() << "agent " << i << " is not acknowledged anything";
+          return absl::InfiniteDuration();
+        }
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+    }
+    return absl::Now() - mended_;
   }
 
   void CheckJob(Stub& stub, int job, const LoggingAgent::Log* logs) {
@@ -180,22 +226,54 @@ class Crashes {
     EXPECT_THAT(possible, testing::Contains(limit));
   }
 
-  ServerProcess server_;
+  std::vector<std::unique_ptr<ServerProcess>> servers_;
   std::vector<std::unique_ptr<LoggingAgent>> agents_;
   std::unique_ptr<Operator> operator_;
+  std::vector<LoggingAgent::Log> logs_;
+  absl::Time mended_;
 };
+
+void KillTheServer(Cluster& cluster) {
+  cluster.server(0).Stop(SIGKILL);
+  cluster.NoteLogs();
+  cluster.NoteMended();
+  ASSERT_TRUE(cluster.server(0).Start());
+}
 
 TEST(Crash, SqliteLosesNothing) {
   const std::string folder = testing::TempDir() + "/crash";
   std::filesystem::remove_all(folder);
-  Crashes crashes("sqlite:" + folder + "/server.db");
-  crashes.Run(Kills());
+  Cluster cluster("sqlite:" + folder + "/server.db", 1);
+  cluster.Run(Kills(), [&] { KillTheServer(cluster); });
 }
 
 TEST(Crash, PostgresLosesNothing) {
   const PostgresServer postgres;
-  Crashes crashes(postgres.Connection("crash"));
-  crashes.Run(Kills());
+  Cluster cluster(postgres.Connection("crash"), 1);
+  cluster.Run(Kills(), [&] { KillTheServer(cluster); });
+}
+
+TEST(Crash, ARestartOfPostgresLosesNothing) {
+  PostgresServer postgres;
+  Cluster cluster(postgres.Connection("restart"), 1);
+  int restarts = 0;
+  cluster.Run(Kills(), [&] {
+    postgres.Stop(++restarts % 2 == 0 ? SIGINT : SIGQUIT);
+    cluster.NoteLogs();
+    postgres.Start();
+    cluster.NoteMended();
+  });
+}
+
+TEST(Crash, AnotherServerTakesOverFromALeaderThatIsKilled) {
+  const PostgresServer postgres;
+  Cluster cluster(postgres.Connection("leader"), 2);
+  cluster.Run(std::max(Kills() / 4, 2), [&] {
+    const size_t leader = cluster.FindLeader();
+    cluster.NoteMended();
+    cluster.server(leader).Stop(SIGKILL);
+    cluster.NoteLogs();
+  });
 }
 
 }  // namespace

@@ -70,10 +70,8 @@ void Server::AddValues() {
   values_.AddGauge("tidetape_server_leader", "1 where this server answers calls, 0 where it stands by.",
                    [this, flag] { return flag(gate_.Check().ok()); });
   values_.AddGauge("tidetape_server_ready", "1 where agents may be sent here.", [this, flag] { return flag(Ready().ok()); });
-  values_.AddGauge("tidetape_server_store_up", "1 where the store took a write when it was tried last.", [this, flag] {
-    absl::MutexLock lock(&health_mutex_);
-    return flag(store_status_.ok());
-  });
+  values_.AddGauge("tidetape_server_store_up", "1 where the store took a write when it was tried last.",
+                   [this, flag] { return flag(StoreStatus().ok()); });
   values_.AddGauge("tidetape_server_streams", "Streams that are open, of agents and of watchers.",
                    [this] { return static_cast<double>(streams_.size()); });
   values_.AddGauge("tidetape_server_partial_tape_bytes", "Bytes of tapes that are not complete yet.",
@@ -93,6 +91,10 @@ void Server::AddValues() {
 absl::Status Server::Ready() const {
   if (drained_) return absl::UnavailableError("the server is about to stop");
   if (!gate_.Check().ok()) return absl::UnavailableError("the server stands by");
+  return StoreStatus();
+}
+
+absl::Status Server::StoreStatus() const {
   absl::MutexLock lock(&health_mutex_);
   return store_status_;
 }
@@ -143,7 +145,7 @@ absl::Status Server::Listen() {
   }
   const size_t colon = options_.listen.rfind(':');
   address_ = absl::StrCat(options_.listen.substr(0, colon), ":", port);
-  TellHealth(options_.stand_by ? absl::UnavailableError("this server stands by") : absl::OkStatus());
+  TellHealth(absl::OkStatus());  // nothing is known of the store yet
   return absl::OkStatus();
 }
 
@@ -200,7 +202,8 @@ void Server::TellHealth(const absl::Status& store) {
 void Server::Drain() {
   if (grpc_server_ == nullptr || drained_.exchange(true)) return;
   StopSweeping();
-  TellHealth(store_->Check());
+  // Of the store as it was: a lease may be given back already.
+  TellHealth(StoreStatus());
   const size_t left = streams_.Drain(options_.reconnect_after, options_.drain_wait);
   if (left > 0) spdlog::info("{} streams did not leave in time, ending them", left);
   grpc_server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.shutdown_wait));

@@ -126,6 +126,8 @@ class Server {
   void StartSweeping();
   void SweepUntilStopped();
   void StopSweeping();
+  // Whether the store took a write when it was tried last.
+  absl::Status StoreStatus() const;
   // Tells the health service what the server can do now.
   void TellHealth(const absl::Status& store);
 

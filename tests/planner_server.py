@@ -1,6 +1,7 @@
 """A real tidetape-server that tests kill and start again, and tidetapectl to ask it."""
 
 import json
+import os
 import socket
 import subprocess
 import time
@@ -26,11 +27,13 @@ def wait_for(what, condition, seconds):
 
 
 class PlannerServer:
-    """tidetape-server on loopback ports of its own, the same after every start. `store` is as for its --store."""
+    """tidetape-server on loopback ports of its own, the same after every start. `store` is as for its --store; `environment` comes
+    on top of this process's."""
 
-    def __init__(self, server_program, ctl_program, store="memory"):
+    def __init__(self, server_program, ctl_program, store="memory", environment=None):
         self._server_program = server_program
         self._store = store
+        self._environment = os.environ | (environment or {})
         self._ctl_program = ctl_program
         self._process = None
         self.address = free_address()
@@ -45,7 +48,7 @@ class PlannerServer:
             f"--http_listen={self.http_address}",
             "--log_level=warning",
         ]
-        self._process = subprocess.Popen(command)
+        self._process = subprocess.Popen(command, env=self._environment)
         host, port = self.address.split(":")
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:

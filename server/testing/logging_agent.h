@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -19,8 +20,8 @@
 
 namespace tidetape::server {
 
-// A rank on a thread of its own: it connects, sends the tape that is missing and a report each few milliseconds, until told to
-// stop.
+// A rank on a thread of its own: it connects to one server after another until it is welcomed, sends the tape that is missing and a
+// report each few milliseconds, until told to stop.
 class LoggingAgent {
  public:
   // What the agent knows for certain.
@@ -32,9 +33,9 @@ class LoggingAgent {
     int64_t streams = 0;                   // that were welcomed
   };
 
-  LoggingAgent(std::string address, v1::Hello hello) : address_(std::move(address)), hello_(std::move(hello)) {
+  LoggingAgent(std::vector<std::string> servers, v1::Hello hello) : servers_(std::move(servers)), hello_(std::move(hello)) {
     thread_ = std::thread([this] {
-      while (!stopping_) RunStream();
+      for (size_t server = 0; !stopping_; ++server) RunStream(servers_[server % servers_.size()]);
     });
   }
   ~LoggingAgent() { Stop(); }
@@ -52,8 +53,8 @@ class LoggingAgent {
  private:
   static constexpr absl::Duration kPause = absl::Milliseconds(3);
 
-  void RunStream() {
-    const auto stub = v1::PlannerService::NewStub(ConnectTo(address_));
+  void RunStream(const std::string& server) {
+    const auto stub = v1::PlannerService::NewStub(ConnectTo(server));
     grpc::ClientContext context;
     const auto stream = stub->Connect(&context);
     {
@@ -126,7 +127,7 @@ class LoggingAgent {
     }
   }
 
-  const std::string address_;
+  const std::vector<std::string> servers_;
   std::atomic<bool> stopping_ = false;
   int64_t step_ = 0;
   mutable absl::Mutex mutex_;

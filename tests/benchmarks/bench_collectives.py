@@ -84,8 +84,8 @@ def run_child(options):
     dist.all_gather_object(results, result)
     if dist.get_rank() == 0:
         (options.folder / "result.json").write_text(json.dumps(results))
-    # The models hold on to the group in cycles. Its threads take Python's lock to let go of what they gathered: while the interpreter
-    # ends, that aborts the process, so they must be gone before.
+    # The models hold on to the group in cycles. Its threads take Python's lock to let go of what they gathered: while the
+    # interpreter ends, that aborts the process, so they must be gone before.
     gc.collect()
     dist.destroy_process_group()
 

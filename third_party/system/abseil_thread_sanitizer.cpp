@@ -1,7 +1,8 @@
 // Tells the thread sanitizer of Abseil's locks, and of what it cannot see of gRPC, for --config=tsan.
 //
-// Debian's Abseil is not instrumented, so that the sanitizer sees neither its locks nor what they order. The methods below come before
-// the library's in symbol lookup, also for gRPC's own use of them: each calls the library's and says what it acquired and released.
+// Debian's Abseil is not instrumented, so that the sanitizer sees neither its locks nor what they order. The methods below come
+// before the library's in symbol lookup, also for gRPC's own use of them: each calls the library's and says what it acquired and
+// released.
 #include <absl/status/status.h>
 #include <absl/synchronization/blocking_counter.h>
 #include <absl/synchronization/mutex.h>
@@ -17,8 +18,8 @@ extern "C" {
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 
-// Neither is gRPC instrumented, nor what it calls, so that the sanitizer does not see how they hand memory from thread to thread: what
-// they touch themselves is left out, and so is what gRPC's headers do with its own state.
+// Neither is gRPC instrumented, nor what it calls, so that the sanitizer does not see how they hand memory from thread to thread:
+// what they touch themselves is left out, and so is what gRPC's headers do with its own state.
 const char* __tsan_default_suppressions() {
   return "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgrpc++.so\n"
