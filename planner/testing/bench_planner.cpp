@@ -13,11 +13,11 @@
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <new>
 #include <random>
 #include <string>
@@ -37,22 +37,26 @@
 
 namespace {
 
-std::atomic<int64_t> heap_bytes{0};
-std::atomic<int64_t> heap_peak_bytes{0};
+// Not while times are taken. There is one thread.
+bool metered = false;
+int64_t heap_bytes = 0;
+int64_t heap_peak_bytes = 0;
 
 }  // namespace
 
 void* operator new(size_t size) {
   void* memory = std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
-  const int64_t now = heap_bytes += malloc_usable_size(memory);
-  if (now > heap_peak_bytes) heap_peak_bytes = now;
+  if (metered) {
+    heap_bytes += malloc_usable_size(memory);
+    heap_peak_bytes = std::max(heap_peak_bytes, heap_bytes);
+  }
   return memory;
 }
 
 void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
-  heap_bytes -= malloc_usable_size(memory);
+  if (metered) heap_bytes -= malloc_usable_size(memory);
   std::free(memory);
 }
 
@@ -159,6 +163,15 @@ std::vector<std::string> RecordedFiles() {
   return files;
 }
 
+// The most heap memory that it has at once.
+int64_t MostBytesOf(const std::function<void()>& work) {
+  heap_bytes = heap_peak_bytes = 0;
+  metered = true;
+  work();
+  metered = false;
+  return heap_peak_bytes;
+}
+
 void Main(std::vector<std::string> files) {
   std::string hulls;
   double bytes_per_op = 0;
@@ -168,9 +181,8 @@ void Main(std::vector<std::string> files) {
     for (int run = 0; run < runs; ++run) {
       std::mt19937_64 random(run);
       const BlockTape tape = LayerTape(random, ops);
-      const int64_t before = heap_peak_bytes = heap_bytes.load();
       milliseconds.push_back(1e3 * SecondsOf([&] { vertices = HullVertices(tape); }));
-      bytes_per_op = 1.0 * (heap_peak_bytes - before) / ops;
+      if (run + 1 == runs) bytes_per_op = 1.0 * MostBytesOf([&] { HullVertices(tape); }) / ops;
     }
     std::printf("hull of %d ops: median %.3f ms over %d tapes, %zu vertices in the last\n", ops, Median(milliseconds), runs,
                 vertices);

@@ -156,7 +156,7 @@ absl::Status ValidateHello(const v1::Hello& hello) {
   check.Require(hello.world_size() >= 1 && hello.world_size() <= kLargestWorld,
                 absl::StrCat("world_size = ", hello.world_size(), " must be 1 to ", kLargestWorld));
   check.Require(hello.rank() >= 0 && hello.rank() < hello.world_size(),
-                absl::StrCat("rank must be 0 to world_size - 1 = ", hello.world_size() - 1));
+                absl::StrCat("rank must be at least 0 and below world_size = ", hello.world_size()));
   check.Require(hello.memory_limit_bytes() >= -1,
                 absl::StrCat("memory_limit_bytes = ", hello.memory_limit_bytes(),
                              "; use bytes, 0 for the least-memory plan or -1 to keep everything"));

@@ -59,6 +59,7 @@ TEST(ValidateHello, RefusesWhatCannotBe) {
       {[](v1::Hello& hello) { hello.set_job(std::string(257, 'x')); }, "job"},
       {[](v1::Hello& hello) { hello.clear_incarnation(); }, "incarnation"},
       {[](v1::Hello& hello) { hello.set_world_size(0); }, "world_size"},
+      {[](v1::Hello& hello) { hello.set_world_size(std::numeric_limits<int32_t>::min()); }, "world_size"},
       {[](v1::Hello& hello) { hello.set_rank(2); }, "rank"},
       {[](v1::Hello& hello) { hello.set_rank(-1); }, "rank"},
       {[](v1::Hello& hello) { hello.set_memory_limit_bytes(-2); }, "memory_limit_bytes"},
