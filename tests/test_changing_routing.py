@@ -148,3 +148,21 @@ def test_the_step_peak_keeps_the_limit_at_every_step(planned):
 
 def test_no_block_falls_back_to_a_default(planned):
     assert planned.passed_through == {}
+
+
+def test_the_peak_of_an_optimizer_is_predicted_without_what_blocks_vary_by(attach):
+    """What an optimizer takes for a moment is the same at every step, whatever the experts need, and holds the step peak here."""
+    model = build()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    session = attach(model, memory_limit="min", planner="local")
+    peaks = []
+    for step in range(STEPS):
+        with session.step():
+            model(**inputs(step)).loss.backward()
+            torch.empty(16 << 20, dtype=torch.uint8)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        if session.plan.generation:
+            peaks.append(session.stats()["step_peak_bytes"])
+    assert len(peaks) > STEPS // 2
+    assert session.plan.step_peak_bytes == pytest.approx(max(peaks), rel=1e-3)

@@ -13,7 +13,8 @@ namespace {
 // Where each step still brings new ops or larger values it takes more.
 constexpr int32_t kSteadyProfiles = 3;
 constexpr int32_t kVaryingProfiles = 7;
-// The margin on top: the largest difference seen between two steps at one place, but no more than this share of the step's peak.
+// The margin on top: the largest difference seen between two steps in that part of the step (at one place of a block), but no more
+// than this share of the step's peak.
 constexpr double kLargestMargin = 0.01;
 constexpr double kLargestVaryingMargin = 0.10;
 
@@ -36,8 +37,8 @@ void Measurements::AddTape(const Tape& tape) {
 void Measurements::AddProfile(const StepMemory& memory, const std::vector<std::string>& names, const HeldInputs& held) {
   if (profiles_++ > 0 && news_) varying_ = true;
   news_ = false;
-  head_peak_bytes_ = std::max(head_peak_bytes_, memory.head_peak_bytes);
-  outside_peak_bytes_ = std::max(outside_peak_bytes_, memory.outside_peak_bytes);
+  head_.Add(memory.head_peak_bytes);
+  outside_.Add(memory.outside_peak_bytes);
   instances_.resize(std::min(memory.instances.size(), names.size()));
   schedule_ = ScheduleOf(memory.order, instances_.size());
   for (size_t i = 0; i < instances_.size(); ++i) {
@@ -90,12 +91,13 @@ tt_profiled_block Measurements::ReportOptions(const Instance& instance, int64_t 
 }
 
 ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, int64_t step_peak_bytes) {
-  const double largest = (varying_ ? kLargestVaryingMargin : kLargestMargin) * static_cast<double>(step_peak_bytes);
-  const int64_t margin = std::min(spread_bytes_, static_cast<int64_t>(largest));
+  const double share = varying_ ? kLargestVaryingMargin : kLargestMargin;
+  const auto most_margin = static_cast<int64_t>(share * static_cast<double>(step_peak_bytes));
+  const int64_t margin = std::min(spread_bytes_, most_margin);
   ProfileReport report;
   report.complete = !instances_.empty();
-  report.head_peak_bytes = head_peak_bytes_ + margin;
-  report.outside_peak_bytes = outside_peak_bytes_ + margin;
+  report.head_peak_bytes = head_.Expected(most_margin);
+  report.outside_peak_bytes = outside_.Expected(most_margin);
   report.schedule = schedule_;
   std::vector<MergedTape*> tapes;
   for (const Instance& instance : instances_) {

@@ -2,8 +2,10 @@
 #ifndef TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
 #define TIDETAPE_AGENT_SESSION_MEASUREMENTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -83,6 +85,21 @@ class Measurements {
   // Of all executions of the tape's blocks.
   MarkSequence MarksOf(const MergedTape& tape) const;
 
+  // The peaks of all steps in one part of a step.
+  class PartPeaks {
+   public:
+    void Add(int64_t bytes) {
+      least_ = std::min(least_, bytes);
+      most_ = std::max(most_, bytes);
+    }
+    // The largest, and as much again as it was above the least, up to `most_margin`.
+    int64_t Expected(int64_t most_margin) const { return most_ + std::min(std::max<int64_t>(most_ - least_, 0), most_margin); }
+
+   private:
+    int64_t least_ = std::numeric_limits<int64_t>::max();
+    int64_t most_ = 0;
+  };
+
   std::map<std::string, std::shared_ptr<MergedTape>> tape_of_block_;
   // By the structure of a block's first recording: equal blocks share a tape.
   std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
@@ -93,9 +110,9 @@ class Measurements {
   bool sent_early_ = false;  // tapes of few steps, to be looked at again
   bool news_ = false;
   bool varying_ = false;      // news came after the first steady step, or sizes changed
-  int64_t spread_bytes_ = 0;  // largest difference between two steps at one place
-  int64_t head_peak_bytes_ = 0;
-  int64_t outside_peak_bytes_ = 0;
+  int64_t spread_bytes_ = 0;  // largest difference between two steps at one place of a block
+  PartPeaks head_;
+  PartPeaks outside_;
 };
 
 }  // namespace tidetape::agent

@@ -78,12 +78,17 @@ _DENSE = dataclasses.replace(
     shapes.COMPUTE_FP32, config=shapes.COMPUTE_FP32.config | {"hidden_size": 256, "intermediate_size": 768}, batch=2
 )
 
+# Small experts and many tokens, so that blocks and not the optimizer hold the step peak.
+_MANY_TOKENS = {"batch": 4, "tokens": 256}
+_MOE = dataclasses.replace(shapes.MOE, config=shapes.MOE.config | {"moe_intermediate_size": 64}, **_MANY_TOKENS)
+_MOE_EAGER = dataclasses.replace(shapes.MOE_EAGER, config=shapes.MOE_EAGER.config | {"moe_intermediate_size": 64}, **_MANY_TOKENS)
+
 MODELS = {
     model.name: model
     for model in (
         _language_model("dense", _DENSE),
-        _language_model("moe", shapes.MOE),
-        _language_model("moe_eager", shapes.MOE_EAGER),
+        _language_model("moe", _MOE),
+        _language_model("moe_eager", _MOE_EAGER),
         _language_model("hybrid", shapes.HYBRID),
         TrainedModel("encoder_decoder", _encoder_decoder, _draw_pairs),
         TrainedModel("vision", _vision, _draw_images),
