@@ -4,8 +4,12 @@ import contextlib
 import dataclasses
 import gc
 import hashlib
+import time
 
 import torch
+
+# A plan takes a few steps and a fraction of a second; on a busy machine, more.
+SECONDS_TO_PLAN = 60
 
 
 @dataclasses.dataclass
@@ -18,21 +22,28 @@ class History:
     random_states: list = dataclasses.field(default_factory=list)
 
 
-def train(model, inputs, steps, session=None, seed=7, learning_rate=1e-3):
+def train(model, inputs, steps, session=None, seed=7, learning_rate=1e-3, planned_steps=0):
     """Forward, backward and AdamW for `steps` steps; `inputs(step)` are the keyword arguments of the forward.
 
-    The generator is seeded once, so that a replay which moves it would show in the next step.
+    With `planned_steps` it goes on until a plan was in force in so many, however long the planner takes. The generator is seeded
+    once, so that a replay which moves it would show in the next step.
     """
     torch.manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     history = History()
-    for step in range(steps):
+    deadline = time.monotonic() + SECONDS_TO_PLAN
+    step = 0
+    while step < steps or planned_steps > 0:
         with session.step() if session else contextlib.nullcontext():
             loss = loss_of(model(**inputs(step)))
             loss.backward()
             keep(history, model, loss)
             optimizer.step()
             optimizer.zero_grad()
+        step += 1
+        if planned_steps > 0:
+            planned_steps -= session.plan.generation > 0
+            assert time.monotonic() < deadline, f"no plan within {SECONDS_TO_PLAN} s"
     return history
 
 

@@ -147,7 +147,7 @@ std::vector<Site> Tape::FindHeldInputs() {
       held.push_back(record.site);
     } else if (record.kept) {
       const int32_t aliases = record.outside < 0 ? 0 : outside_storages[record.outside].aliases;
-      if (record.kept.use_count() == static_cast<size_t>(1 + aliases)) held.push_back(record.site);
+      if (record.kept.use_count() == 1 + static_cast<size_t>(aliases)) held.push_back(record.site);
     }
   }
   return held;
@@ -235,8 +235,8 @@ int64_t Tape::BookkeepingBytes() const {
     constant_lists += static_cast<int64_t>(sizeof(c10::detail::ListImpl) + constant.toListRef().size() * sizeof(c10::IValue));
   }
   return bytes(storages) + bytes(ops) + bytes(arguments) + bytes(lists) + bytes(values) + bytes(writes) + views.Bytes() +
-         bytes(constants) + constant_lists + bytes(consumed) + bytes(continued) + bytes(exposed) + bytes(away) + bytes(outside_storages) +
-         bytes(needed) + bytes(done);
+         bytes(constants) + constant_lists + bytes(consumed) + bytes(continued) + bytes(exposed) + bytes(away) +
+         bytes(outside_storages) + bytes(needed) + bytes(done);
 }
 
 }  // namespace tidetape::agent

@@ -105,6 +105,7 @@ constexpr char kRecorded[] = "planner/testing/recorded";
 std::vector<int64_t> LimitsOf(StepPlanner& planner) {
   const int64_t least = planner.least_peak_bytes(), most = planner.Plan(kUnlimitedBytes).step_peak_bytes;
   std::vector<int64_t> limits;
+  limits.reserve(kLimits);
   for (int i = 0; i < kLimits; ++i) limits.push_back(least + (most - least) * i / kLimits);
   return limits;
 }
@@ -193,6 +194,7 @@ void Main(std::vector<std::string> files) {
 
   const PlanningProblem problem = LayersProblem(94, 1000);
   std::vector<double> runs;
+  runs.reserve(5);
   for (int run = 0; run < 5; ++run) {
     runs.push_back(SecondsOf([&] {
       const auto planner = *StepPlanner::Create(problem);
@@ -204,6 +206,7 @@ void Main(std::vector<std::string> files) {
   if (files.empty()) files = RecordedFiles();
   double worst = 0;
   std::vector<std::string> recorded;
+  recorded.reserve(files.size());
   for (const std::string& file : files) {
     recorded.push_back(absl::StrCat("\"", std::filesystem::path(file).stem().string(), "\": ", RecordedJson(file, worst)));
   }
