@@ -149,6 +149,7 @@ class Cluster {
     // The load was one.
     EXPECT_GT(reports, 20 * times);
     EXPECT_GT(plans, times / 2);
+    EXPECT_GT(streams, times);
   }
 
   ServerProcess& server(size_t index) { return *servers_[index]; }
