@@ -59,7 +59,7 @@ void Tape::DropKept(int32_t storage) {
 std::vector<const c10::StorageImpl*> Tape::ReadLater() const {
   std::vector<const c10::StorageImpl*> read;
   for (const StorageRecord& record : storages) {
-    if (record.kept && record.reads_left > 0 && record.kind != StorageKind::kParameter) read.push_back(record.kept.get());
+    if (record.kept && record.ReadByReplays()) read.push_back(record.kept.get());
   }
   for (const auto& [storage, original] : exposed) read.push_back(original._unsafe_get_target());
   return read;

@@ -118,6 +118,9 @@ struct StorageRecord {
   bool consumed : 1 = false;    // autograd packed it
   bool move : 1 = false;        // the plan moves it to host memory at the end of forward; an input, too
   bool copied : 1 = false;      // `kept` is a copy of a content that was overwritten since
+
+  // Parameters aside: their changes are refused, as plain training does.
+  bool ReadByReplays() const { return reads_left > 0 && kind != StorageKind::kParameter; }
 };
 static_assert(sizeof(StorageRecord) <= 64);
 
@@ -170,10 +173,10 @@ class Tape : public c10::intrusive_ptr_target {
     const StorageRecord& record = storages[value.storage];
     return (record.kept || record.away >= 0) && value.version == record.version;
   }
-  // A replay will read this original of a storage. Parameters aside: their changes are refused, as plain training does.
+  // A replay will read this original of a storage.
   bool ReplaysFrom(int32_t storage, const c10::StorageImpl& original) const {
     const StorageRecord& record = storages[storage];
-    return record.kept.get() == &original && record.reads_left > 0 && record.kind != StorageKind::kParameter;
+    return record.kept.get() == &original && record.ReadByReplays();
   }
   // What a replay or the backward reads of storages that others can write: their addresses, once recording has ended.
   std::vector<const c10::StorageImpl*> ReadLater() const;
@@ -221,7 +224,7 @@ class Tape : public c10::intrusive_ptr_target {
   std::vector<int32_t> writes;
   Views views;
   std::vector<c10::IValue> constants;
-  std::vector<int32_t> consumed;  // storages in order of packing
+  std::vector<int32_t> consumed;                       // storages in order of packing
   std::vector<std::pair<int32_t, int32_t>> continued;  // {record, the one that goes on with its storage}
   // Consumed storages that outlived the block's forward: its outputs, mostly.
   std::vector<std::pair<int32_t, c10::weak_intrusive_ptr<c10::StorageImpl>>> exposed;
