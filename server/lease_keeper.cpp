@@ -21,10 +21,22 @@ LeaseKeeper::~LeaseKeeper() {
 }
 
 void LeaseKeeper::Run() {
-  while (Look()) {
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), options_.interval)) return;
+  while (Look() && !StopsWithinTheInterval()) {
   }
+}
+
+bool LeaseKeeper::StopsWithinTheInterval() {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&stopping_), options_.interval);
+}
+
+void LeaseKeeper::TakeUpTheLead(int64_t term) {
+  absl::Status led = options_.lead(term);
+  const std::string reason(led.message());
+  if (absl::IsUnavailable(led)) spdlog::warn("this server cannot lead yet, and tries again: {}", reason);
+  while (absl::IsUnavailable(led) && !StopsWithinTheInterval()) led = options_.lead(term);
+  absl::MutexLock lock(&mutex_);
+  lead_status_ = std::move(led);
 }
 
 bool LeaseKeeper::Look() {
@@ -53,11 +65,7 @@ bool LeaseKeeper::TakeOrStandBy() {
   if (status.ok() && term->has_value()) {
     term_ = **term;
     spdlog::info("this server leads, term {}", term_);
-    leading_ = std::thread([this, term = term_] {
-      absl::Status led = options_.lead(term);
-      absl::MutexLock lock(&mutex_);
-      lead_status_ = std::move(led);
-    });
+    leading_ = std::thread([this, term = term_] { TakeUpTheLead(term); });
   } else if (status.ok()) {
     const auto leader = lease_->LeaderAddress();
     status = leader.status();

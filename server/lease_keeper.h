@@ -17,8 +17,10 @@ namespace tidetape::server {
 
 // A thread that looks at the lease several times within its duration. What it finds, it tells:
 //   stand_by(address)   another server leads, at this address; told again and again
-//   lead(term)          this one does; takes its time on a thread of its own while the lease is kept
-//   lost(status)        lead failed, or another server has taken the lease: this process should end. Nothing is told after it.
+//   lead(term)          this one does; takes its time on a thread of its own while the lease is kept, and is called again while it
+//                       answers UNAVAILABLE, as a database does that is away
+//   lost(status)        lead failed, or another server has taken the lease: this process should end. Nothing is told after it; a
+//                       lead that is tried again may still be called
 class LeaseKeeper {
  public:
   struct Options {
@@ -44,6 +46,8 @@ class LeaseKeeper {
   // False where there is nothing more to do.
   bool Look();
   bool TakeOrStandBy();
+  void TakeUpTheLead(int64_t term);
+  bool StopsWithinTheInterval();
   void Complain(const absl::Status& status);
 
   LeaderLease* const lease_;
