@@ -12,6 +12,7 @@ import transformers
 
 import tidetape
 from tests.training import SECONDS_TO_PLAN, History, keep, require_same
+from tidetape.plan import Plan
 
 STEPS = 50
 # The planner measures first; after so many steps without a plan something is wrong.
@@ -33,6 +34,7 @@ class Run:
     generations: list = dataclasses.field(default_factory=list)
     saved_bytes: list = dataclasses.field(default_factory=list)
     limit: int = 0
+    plan: Plan | None = None
     passed_through: dict = dataclasses.field(default_factory=dict)
 
 
@@ -92,6 +94,7 @@ def train(memory_limit=None, planner="none"):
                 run.generations.append(stats["generation"])
                 run.saved_bytes.append(stats["saved_bytes"])
         if session is not None:
+            run.plan = session.plan
             run.passed_through = session.passed_through()
     finally:
         if session is not None:
@@ -145,6 +148,14 @@ def test_the_step_peak_keeps_the_limit_at_every_step(planned):
     over = {step: peak - planned.limit for step, peak in enumerate(planned.peaks) if peak > planned.limit}
     assert all(saved > 0 for saved, generation in zip(planned.saved_bytes, planned.generations, strict=True) if generation > 0)
     assert not over, f"limit {planned.limit} bytes, steps above it and by how many bytes: {over}; {planned.generations=}"
+
+
+def test_the_expected_peak_is_not_that_of_all_largest_batches_at_once(planned):
+    """Not the limit either, although the plan holds free what is left of it."""
+    peaks = [peak for peak, generation in zip(planned.peaks, planned.generations, strict=True) if generation]
+    assert planned.plan.step_peak_bytes == pytest.approx(max(peaks), rel=0.03)
+    assert 0 < planned.plan.headroom_bytes <= 0.1 * max(peaks)
+    assert planned.plan.step_peak_bytes + planned.plan.headroom_bytes <= planned.limit
 
 
 def test_no_block_falls_back_to_a_default(planned):

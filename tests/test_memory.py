@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import gc
+import time
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import tidetape
 from tests.processes import run_program
 from tests.small_blocks import WIDTH, stack
-from tests.training import limits_between, loss_of, train
+from tests.training import SECONDS_TO_PLAN, limits_between, loss_of, train
 from tests.zoo import MODELS, residual_input, residual_stack
 from tidetape.blocks import find_blocks
 
@@ -270,3 +271,32 @@ def test_a_block_keeps_nothing_where_memory_has_run_out(attach):
     assert all(torch.equal(one, other) for one, other in zip(gradients, expected, strict=True))
     saved, _ = step()
     assert saved > 0
+
+
+def test_the_peak_of_a_forward_is_expected_to_the_byte(attach):
+    """The last block's forward holds the step peak, with a large value that nobody saves, before it makes what backward reads."""
+
+    def body(block, x):
+        large = x.repeat(1, 64)
+        h = (block.linear(x) + large.view(-1, 64, WIDTH)[:, 3]).exp()
+        del large
+        return h.sin().cos()
+
+    model = stack(body, count=3)
+    x = torch.randn(512, WIDTH)
+    session = attach(model, blocks="blocks.*", memory_limit="1TiB", planner="local")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    peaks = []
+    deadline = time.monotonic() + SECONDS_TO_PLAN
+    while len(peaks) < 5 and time.monotonic() < deadline:
+        with session.step():
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        if session.plan.generation and session.stats()["generation"] == session.plan.generation:
+            peaks.append(session.stats()["step_peak_bytes"])
+    assert peaks, f"no plan within {SECONDS_TO_PLAN} s"
+    assert session.plan.peak_holder.startswith("forward"), session.plan.peak_holder
+    assert session.plan.saved_bytes > 0
+    assert session.plan.step_peak_bytes == max(peaks[1:])
+    assert session.plan.headroom_bytes > 0

@@ -104,10 +104,13 @@ TEST_F(GrpcLinkTest, TapesReportsAndPlansTravel) {
   Open();
   planner::BlockTape large = SmallTape(1, std::vector<int64_t>(24000, 8), std::vector<double>(24000, 1e-3));
   for (planner::Storage& storage : large.storages) storage.label = std::string(200, 'x');
+  for (planner::Storage& storage : large.storages) storage.sampled_bytes = {8, 0, 9};
+  large.forward_slack_bytes.assign(large.ops.size(), 5);
   const std::string bytes = planner::ToProto(large).SerializeAsString();
   ASSERT_GT(bytes.size(), size_t{4} << 20);
   ASSERT_EQ(PutTape(large), TT_LINK_OK);
   planner::MemoryProfile profile = SmallProfile({1}, 100);
+  profile.headroom = {.block_bytes = 4, .head_bytes = 5, .optimizer_bytes = 6};
   profile.host_bytes_limit = 1000;
   profile.host_bytes_per_second = 2.5;
   profile.blocks[0].held_inputs = {~uint64_t{0}, 7};
@@ -120,6 +123,9 @@ TEST_F(GrpcLinkTest, TapesReportsAndPlansTravel) {
   EXPECT_EQ(found.step_report().profile().blocks(0).structure_hash(), 1u);
   EXPECT_EQ(found.step_report().profile().blocks(0).instance().name(), "layers.0");
   EXPECT_EQ(found.step_report().profile().head_peak_bytes(), 100);
+  EXPECT_EQ(found.step_report().profile().headroom().block_bytes(), 4);
+  EXPECT_EQ(found.step_report().profile().headroom().head_bytes(), 5);
+  EXPECT_EQ(found.step_report().profile().headroom().optimizer_bytes(), 6);
   EXPECT_EQ(found.step_report().profile().host_bytes_limit(), 1000);
   EXPECT_EQ(found.step_report().profile().host_bytes_per_second(), 2.5);
   EXPECT_THAT(found.step_report().profile().blocks(0).held_inputs(), testing::ElementsAre(~uint64_t{0}, 7));

@@ -56,6 +56,7 @@ v1::StepReport ReportToMessage(const StepReport& from) {
     profile->set_host_bytes_limit(from.profile->host_bytes_limit);
     profile->set_host_bytes_per_second(from.profile->host_bytes_per_second);
     for (const planner::ScheduledPart& part : from.profile->schedule) *profile->add_schedule() = planner::ToProto(part);
+    *profile->mutable_headroom() = planner::ToProto(from.profile->headroom);
     for (const planner::ProfiledBlock& block : from.profile->blocks) {
       v1::ProfiledBlock* to = profile->add_blocks();
       to->set_structure_hash(block.structure_hash);
@@ -91,6 +92,7 @@ absl::StatusOr<std::shared_ptr<const OwnedPlan>> PlanFromMessage(const v1::Plan&
   numbers.generation = from.generation();
   numbers.memory_limit_bytes = from.memory_limit_bytes();
   numbers.step_peak_bytes = from.step_peak_bytes();
+  numbers.headroom_bytes = from.headroom_bytes();
   numbers.replay_seconds = from.replay_seconds();
   numbers.saved_bytes = from.saved_bytes();
   numbers.moved_bytes = from.moved_bytes();

@@ -12,7 +12,8 @@ std::shared_ptr<const OwnedPlan> MakeOwnedPlan(const planner::PlanningProblem& p
   tt_plan numbers = {};
   numbers.generation = heading.generation;
   numbers.memory_limit_bytes = heading.memory_limit_bytes;
-  numbers.step_peak_bytes = plan.step_peak_bytes;
+  numbers.step_peak_bytes = plan.expected_peak_bytes;
+  numbers.headroom_bytes = plan.step_peak_bytes - plan.expected_peak_bytes;
   numbers.replay_seconds = plan.replay_seconds;
   numbers.saved_bytes = plan.saved_bytes;
   numbers.moved_bytes = plan.moved_bytes;

@@ -104,6 +104,7 @@ planner::Storage DecodeStorage(const tt_storage& from, size_t i, Checker& check)
   storage.held_anyway = from.held_anyway != 0;
   storage.site = from.site;
   storage.label = Text(from.label);
+  storage.sampled_bytes = ByteList(from.sampled_bytes, from.num_samples, check, "storages[", i, "].sampled_bytes");
   return storage;
 }
 
@@ -276,6 +277,9 @@ absl::StatusOr<planner::BlockTape> DecodeTape(const tt_block_tape& from) {
       event.start_live_bytes = from.backward[i].start_live_bytes;
     }
   }
+  if (from.forward_slack_bytes != nullptr) {
+    tape.forward_slack_bytes = ByteList(from.forward_slack_bytes, from.num_ops, check, "forward_slack_bytes");
+  }
   if (!check.ok()) return check.status();
   return tape;
 }
@@ -316,6 +320,10 @@ absl::StatusOr<StepReport> DecodeReport(const tt_step_report& from) {
     if (check.List(from.schedule, from.num_schedule, "schedule")) {
       for (size_t i = 0; i < from.num_schedule; ++i) profile.schedule.push_back(DecodePart(from.schedule[i]));
     }
+    check.Bytes(from.block_headroom_bytes, "block_headroom_bytes");
+    check.Bytes(from.head_headroom_bytes, "head_headroom_bytes");
+    check.Bytes(from.optimizer_headroom_bytes, "optimizer_headroom_bytes");
+    profile.headroom = {from.block_headroom_bytes, from.head_headroom_bytes, from.optimizer_headroom_bytes};
     check.Require(from.num_blocks > 0, "a profile has at least one block");
     if (check.List(from.blocks, from.num_blocks, "blocks")) {
       profile.blocks.reserve(from.num_blocks);

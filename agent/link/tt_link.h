@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 // Grows when a struct or a function changes; tt_link_abi_version() must return it.
-#define TT_LINK_ABI_VERSION 5
+#define TT_LINK_ABI_VERSION 6
 
 typedef struct tt_link tt_link;
 
@@ -56,6 +56,8 @@ typedef struct {
   uint8_t must_save;
   uint8_t must_recompute;
   uint8_t held_anyway;
+  const int64_t* sampled_bytes;
+  size_t num_samples;
 } tt_storage;
 
 // A list of indices.
@@ -102,6 +104,7 @@ typedef struct {
   size_t num_values;
   const tt_backward_event* backward;
   size_t num_backward;
+  const int64_t* forward_slack_bytes;  // one entry an op, or null
 } tt_block_tape;
 
 // tidetape.v1.BlockOption
@@ -199,6 +202,10 @@ typedef struct {
   // where all run forward and then backward in the opposite order.
   const int32_t* schedule;
   size_t num_schedule;
+  // tidetape.v1.Headroom
+  int64_t block_headroom_bytes;
+  int64_t head_headroom_bytes;
+  int64_t optimizer_headroom_bytes;
   const tt_tape_costs* costs;
   size_t num_costs;
   const int64_t* live_bytes;
@@ -253,6 +260,7 @@ typedef struct {
   size_t num_blocks;
   int64_t memory_limit_bytes;
   int64_t step_peak_bytes;
+  int64_t headroom_bytes;
   double replay_seconds;
   int64_t saved_bytes;
   int64_t moved_bytes;

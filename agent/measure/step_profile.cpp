@@ -18,10 +18,15 @@ StepProfile& StepProfile::Get() {
 }
 
 void StepProfile::Switch(int64_t* sink) {
+  EndInterval();
+  sink_ = sink;
+}
+
+int64_t StepProfile::EndInterval() {
   const int64_t peak = meter::TakePeak();
   step_peak_ = std::max(step_peak_, peak);
   *sink_ = std::max(*sink_, peak - PlannedInStep());
-  sink_ = sink;
+  return peak - PlannedInStep();
 }
 
 StepProfile::Slot& StepProfile::At(int32_t position) {
@@ -119,6 +124,11 @@ int64_t StepProfile::TakeReplayPeak() {
   const int64_t peak = meter::TakePeak();
   step_peak_ = std::max(step_peak_, peak);
   return peak;
+}
+
+int64_t StepProfile::TakeForwardPeak() {
+  const std::lock_guard lock(mutex_);
+  return EndInterval();
 }
 
 void StepProfile::Merge(Slot& slot) {

@@ -71,6 +71,10 @@ class StepProfile {
   // The most bytes alive since the last call of anything here, in a replay: for an op's workspace.
   int64_t TakeReplayPeak();
 
+  // The most bytes alive since the last call of anything here, planned ones taken off; the interval goes on. For an op of a
+  // forward.
+  int64_t TakeForwardPeak();
+
   // The memory of the step that ends here; `profile_next`: intervals are taken in the next one.
   StepMemory FinishStep(bool profile_next);
 
@@ -85,6 +89,7 @@ class StepProfile {
     InstanceProfile profile;
     std::deque<BackwardMark> marks;  // a deque: the sink points into it
   };
+  int64_t EndInterval();       // its peak, planned bytes taken off
   void Switch(int64_t* sink);  // ends the interval, and begins one that counts for `sink`
   Slot& At(int32_t position);
   void NewMark(Slot& slot);

@@ -18,13 +18,20 @@ constexpr int32_t kVaryingProfiles = 7;
 constexpr double kLargestMargin = 0.01;
 constexpr double kLargestVaryingMargin = 0.10;
 
+// As of mixtures of experts that run one by one: blocks with equal ops then differ in sizes.
+bool SizedByData(const Tape& tape) {
+  return std::any_of(tape.ops.begin(), tape.ops.end(), [](const OpRecord& op) { return op.facts->data_sized; });
+}
+
 }  // namespace
 
 void Measurements::AddTape(const Tape& tape) {
   std::shared_ptr<MergedTape>& merged = tape_of_block_[tape.block->name()];
   if (merged == nullptr) {
-    std::shared_ptr<MergedTape>& equal = tape_of_structure_[tape.structure_hash];
-    if (equal == nullptr) equal = std::make_shared<MergedTape>(tape.block->name());
+    const std::string& name = tape.block->name();
+    const uint64_t own = SizedByData(tape) ? HashText(name) : 0;
+    std::shared_ptr<MergedTape>& equal = tapes_[{tape.structure_hash, own}];
+    if (equal == nullptr) equal = std::make_shared<MergedTape>(name, own);
     merged = equal;
   }
   const size_t known = merged->sites().size();
@@ -96,8 +103,11 @@ ProfileReport Measurements::Report(const LinkLibrary& library, tt_link* link, in
   const int64_t margin = std::min(spread_bytes_, most_margin);
   ProfileReport report;
   report.complete = !instances_.empty();
-  report.head_peak_bytes = head_.Expected(most_margin);
-  report.outside_peak_bytes = outside_.Expected(most_margin);
+  report.block_headroom_bytes = margin;
+  report.head_headroom_bytes = std::min(head_.spread(), most_margin);
+  report.outside_headroom_bytes = std::min(outside_.spread(), most_margin);
+  report.head_peak_bytes = head_.most() + report.head_headroom_bytes;
+  report.outside_peak_bytes = outside_.most() + report.outside_headroom_bytes;
   report.schedule = schedule_;
   std::vector<MergedTape*> tapes;
   for (const Instance& instance : instances_) {

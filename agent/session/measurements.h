@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/link/tt_link.h"
@@ -30,6 +31,10 @@ struct ProfileReport {
   std::vector<tt_profiled_block> blocks;
   int64_t head_peak_bytes = 0;
   int64_t outside_peak_bytes = 0;
+  // Of the blocks' bases and the two peaks, see tidetape.v1.Headroom.
+  int64_t block_headroom_bytes = 0;
+  int64_t head_headroom_bytes = 0;
+  int64_t outside_headroom_bytes = 0;
   std::vector<tt_tape_costs> costs;
   std::vector<std::vector<int64_t>> bytes;
   std::vector<std::vector<Site>> held_inputs;
@@ -92,8 +97,9 @@ class Measurements {
       least_ = std::min(least_, bytes);
       most_ = std::max(most_, bytes);
     }
-    // The largest, and as much again as it was above the least, up to `most_margin`.
-    int64_t Expected(int64_t most_margin) const { return most_ + std::min(std::max<int64_t>(most_ - least_, 0), most_margin); }
+    int64_t most() const { return most_; }
+    // What the largest was above the least: a later step may be above the largest by as much.
+    int64_t spread() const { return std::max<int64_t>(most_ - least_, 0); }
 
    private:
     int64_t least_ = std::numeric_limits<int64_t>::max();
@@ -101,8 +107,9 @@ class Measurements {
   };
 
   std::map<std::string, std::shared_ptr<MergedTape>> tape_of_block_;
-  // By the structure of a block's first recording: equal blocks share a tape.
-  std::map<uint64_t, std::shared_ptr<MergedTape>> tape_of_structure_;
+  // By the structure of a block's first recording: equal blocks share a tape, but those whose sizes depend on values, which have
+  // one each, by their names.
+  std::map<std::pair<uint64_t, uint64_t>, std::shared_ptr<MergedTape>> tapes_;
   OptionMeasurements options_;
   std::vector<Instance> instances_;
   std::vector<int32_t> schedule_;  // of the newest profile

@@ -1,6 +1,7 @@
 #include "agent/session/merged_tape.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -14,6 +15,8 @@ namespace tidetape::agent {
 namespace {
 
 constexpr size_t kSamples = 32;
+// Sizes are told of so many recordings.
+constexpr size_t kSizeSamples = 16;
 // What an op is thought to cost that no replay has timed: about one dispatch with a small kernel.
 constexpr double kUnmeasuredSeconds = 1e-5;
 // The planner hears of a tape again when in so many recordings in a row more than this share of what backward reads was new to it,
@@ -97,6 +100,9 @@ std::vector<int32_t> MergedTape::AddStorages(const Tape& tape, bool& larger) {
   std::vector<int32_t> numbers;
   numbers.reserve(tape.storages.size());
   std::unordered_set<Site> met;
+  int64_t consumed_bytes = 0;
+  if (own_ != 0) samples_.emplace_back();
+  if (samples_.size() > kSizeSamples) samples_.pop_front();
   for (size_t s = 0; s < tape.storages.size(); ++s) {
     const StorageRecord& record = tape.storages[s];
     Site site = record.site;
@@ -114,12 +120,20 @@ std::vector<int32_t> MergedTape::AddStorages(const Tape& tape, bool& larger) {
     SiteInfo& info = storages_[known->second];
     larger |= !is_new && record.bytes > info.bytes;
     info.bytes = std::max(info.bytes, record.bytes);
+    info.sum_bytes += record.bytes;
+    if (own_ != 0) {
+      samples_.back().resize(storages_.size(), 0);
+      samples_.back()[known->second] = record.bytes;
+    }
+    if (record.consumed) consumed_bytes += record.bytes;
     info.must_save |= record.must_save;
     if (record.consumed && !info.consumed) {
       info.consumed = true;
       consumed_.push_back(known->second);
     }
   }
+  ++recordings_;
+  most_consumed_bytes_ = std::max(most_consumed_bytes_, consumed_bytes);
   return numbers;
 }
 
@@ -139,6 +153,10 @@ bool MergedTape::Add(const Tape& tape) {
     ops_ = std::move(merged);
   }
   const bool measured = tape.op_seconds.size() == tape.ops.size();
+  // Where something was saved, what is alive anyway counts as planned.
+  const bool forward_measured =
+      !tape.ops.empty() && tape.forward_bytes.size() == tape.ops.size() && tape.saved_bytes == 0 && tape.moved_bytes == 0;
+  const int64_t forward_peak = forward_measured ? *std::max_element(tape.forward_bytes.begin(), tape.forward_bytes.end()) : 0;
   for (size_t i = 0; i < tape.ops.size(); ++i) {
     const OpRecord& record = tape.ops[i];
     Op& op = ops_[order->added_at[i]];
@@ -159,6 +177,10 @@ bool MergedTape::Add(const Tape& tape) {
       const int32_t storage = tape.values[v].storage;
       if (storage >= 0 && tape.storages[storage].creator == static_cast<int32_t>(i)) add_write(storage);
     }
+    if (forward_measured) {
+      const int64_t slack = forward_peak - tape.forward_bytes[i];
+      op.forward_slack_bytes = op.forward_slack_bytes < 0 ? slack : std::min(op.forward_slack_bytes, slack);
+    }
     if (!measured || tape.op_seconds[i] < 0) continue;
     if (op.seconds.size() < kSamples) {
       op.seconds.push_back(tape.op_seconds[i]);
@@ -170,10 +192,33 @@ bool MergedTape::Add(const Tape& tape) {
   return larger;
 }
 
-int64_t MergedTape::ConsumedBytes() const {
-  int64_t bytes = 0;
-  for (const int32_t s : consumed_) bytes += storages_[s].bytes;
-  return bytes;
+// Between each value's mean and its most, at the point where what backward reads comes to the most that one recording had of it:
+// values that grow together, as with longer sequences, are at their most together; where one grows at the cost of another, as the
+// batches of experts do, they are at their means.
+std::vector<int64_t> MergedTape::ExpectedBytes() const {
+  double means = 0, most = 0;
+  const auto mean = [this](const SiteInfo& storage) {
+    return static_cast<double>(storage.sum_bytes) / static_cast<double>(std::max<int64_t>(recordings_, 1));
+  };
+  for (const int32_t s : consumed_) {
+    means += mean(storages_[s]);
+    most += static_cast<double>(storages_[s].bytes);
+  }
+  const double together =
+      most > means ? std::clamp((static_cast<double>(most_consumed_bytes_) - means) / (most - means), 0.0, 1.0) : 1;
+  std::vector<int64_t> expected;
+  expected.reserve(storages_.size());
+  for (const SiteInfo& storage : storages_) {
+    const double size = mean(storage) + together * (static_cast<double>(storage.bytes) - mean(storage));
+    expected.push_back(std::min(storage.bytes, static_cast<int64_t>(std::ceil(size))));
+  }
+  return expected;
+}
+
+std::vector<int64_t> MergedTape::SampledBytes(size_t storage) const {
+  std::vector<int64_t> sizes;
+  for (const std::vector<int64_t>& recording : samples_) sizes.push_back(storage < recording.size() ? recording[storage] : 0);
+  return sizes;
 }
 
 bool MergedTape::wants_sending() const { return sent_.hash == 0 || strange_in_a_row_ >= kStrangeRecordings; }
@@ -203,7 +248,7 @@ void MergedTape::CompareWithSent(const Tape& tape, const std::vector<int32_t>& n
 }
 
 uint64_t MergedTape::Hash() const {
-  uint64_t hash = 0;
+  uint64_t hash = own_;
   for (const SiteInfo& storage : storages_) {
     if (storage.kind == StorageKind::kIntermediate) hash += Mix(storage.site, storage.consumed ? 2 : 1);
   }
@@ -220,9 +265,15 @@ double MergedTape::MedianSeconds(const Op& op) {
 tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_block_tape*), tt_link* link,
                                 const MarkSequence& marks) {
   std::vector<tt_storage> storages;
-  for (const SiteInfo& storage : storages_) {
+  const std::vector<int64_t> expected = ExpectedBytes();
+  std::vector<std::vector<int64_t>> samples;
+  for (size_t s = 0; s < storages_.size(); ++s) {
+    const SiteInfo& storage = storages_[s];
     tt_storage out = {};
-    out.bytes = storage.bytes;
+    out.bytes = expected[s];
+    samples.push_back(SampledBytes(s));
+    out.sampled_bytes = samples.back().data();
+    out.num_samples = samples.back().size();
     out.site = storage.site;
     out.label = storage.label.c_str();
     out.kind = storage.kind == StorageKind::kIntermediate ? TT_STORAGE_INTERMEDIATE
@@ -275,11 +326,16 @@ tt_link_status MergedTape::Send(tt_link_status (*put_tape)(tt_link*, const tt_bl
   tape.ops = ops.data();
   tape.num_ops = ops.size();
   tape.consumed = Indices(consumed_);
+  const bool slack_known = std::any_of(ops_.begin(), ops_.end(), [](const Op& op) { return op.forward_slack_bytes >= 0; });
+  std::vector<int64_t> slack;
+  for (const Op& op : ops_) slack.push_back(std::max<int64_t>(0, op.forward_slack_bytes));
+  tape.forward_slack_bytes = slack_known ? slack.data() : nullptr;
   tape.backward = events.data();
   tape.num_backward = events.size();
   const tt_link_status status = put_tape(link, &tape);
   if (status != TT_LINK_OK) return status;
-  sent_ = {tape.structure_hash, ConsumedBytes(), AllBytes(), static_cast<int32_t>(storages_.size()), KeysOf(ops_), KeysOf(given)};
+  sent_ = {tape.structure_hash, most_consumed_bytes_, AllBytes(), static_cast<int32_t>(storages_.size()),
+           KeysOf(ops_),        KeysOf(given)};
   strange_in_a_row_ = 0;
   return status;
 }

@@ -1,5 +1,5 @@
-// What was learned of a block over many recordings: one tape that has every op that ever ran, with the largest size of each value
-// and what replaying each op costs.
+// What was learned of a block over many recordings: one tape that has every op that ever ran, with a size for each value and what
+// replaying each op costs.
 //
 // The op sequence of a block may change at every step (experts without tokens, branches). Recordings are merged by site: an op that
 // was absent is put after its predecessor, one that is known is recognised.
@@ -7,6 +7,7 @@
 #define TIDETAPE_AGENT_SESSION_MERGED_TAPE_H_
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,7 +23,8 @@ namespace tidetape::agent {
 struct SiteInfo {
   Site site = 0;
   std::string label;
-  int64_t bytes = 0;  // the most seen
+  int64_t bytes = 0;      // the most seen
+  int64_t sum_bytes = 0;  // over all recordings; one without the value counts as 0
   StorageKind kind = StorageKind::kIntermediate;
   bool must_save = false;
   bool consumed = false;
@@ -31,7 +33,9 @@ struct SiteInfo {
 // Not thread-safe.
 class MergedTape {
  public:
-  explicit MergedTape(std::string name) : name_(std::move(name)) {}
+  // `own`: of a block whose sizes depend on values, what tells the tape from those of blocks with equal ops; 0 for other blocks,
+  // which share one.
+  MergedTape(std::string name, uint64_t own) : name_(std::move(name)), own_(own) {}
 
   // Takes in one recording with the costs that its replay measured. A recording whose ops come in another order than those known
   // is left out. Returns whether a value that was known is larger than ever before.
@@ -72,6 +76,7 @@ class MergedTape {
     std::vector<float> seconds;  // the newest samples
     size_t next_sample = 0;
     int64_t workspace_bytes = 0;
+    int64_t forward_slack_bytes = -1;  // see tidetape.v1.BlockTape; negative: not measured
   };
   // What the planner was told.
   struct Sent {
@@ -87,15 +92,22 @@ class MergedTape {
   std::vector<int32_t> AddStorages(const Tape& tape, bool& larger);
   void CompareWithSent(const Tape& tape, const std::vector<int32_t>& numbers);
   static double MedianSeconds(const Op& op);
-  int64_t ConsumedBytes() const;
+  // The sizes that the planner is told, by storage.
+  std::vector<int64_t> ExpectedBytes() const;
+  // Of the recordings that are kept, oldest first; none where sizes do not depend on values.
+  std::vector<int64_t> SampledBytes(size_t storage) const;
   int64_t AllBytes() const;
   uint64_t Hash() const;
 
   const std::string name_;
+  const uint64_t own_;
   std::vector<SiteInfo> storages_;
   std::unordered_map<Site, int32_t> storage_of_;
   std::vector<Op> ops_;
   std::vector<int32_t> consumed_;  // in order of packing
+  int64_t recordings_ = 0;
+  std::deque<std::vector<int64_t>> samples_;  // of the newest recordings, by storage; those that came later are missing
+  int64_t most_consumed_bytes_ = 0;           // of one recording
   Sent sent_;
   uint64_t revision_ = 0;         // of the sizes, under one set of sites
   int32_t strange_in_a_row_ = 0;  // recordings that the tape as it was sent describes badly

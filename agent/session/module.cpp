@@ -152,6 +152,7 @@ py::object ToDict(const std::shared_ptr<const HeldPlan>& plan) {
   out["generation"] = plan->generation;
   out["memory_limit_bytes"] = plan->memory_limit_bytes;
   out["step_peak_bytes"] = plan->step_peak_bytes;
+  out["headroom_bytes"] = plan->headroom_bytes;
   out["replay_seconds"] = plan->replay_seconds;
   out["saved_bytes"] = plan->saved_bytes;
   out["moved_bytes"] = plan->moved_bytes;

@@ -11,6 +11,7 @@ HeldPlan::HeldPlan(const tt_plan& plan)
     : generation(plan.generation),
       memory_limit_bytes(plan.memory_limit_bytes),
       step_peak_bytes(plan.step_peak_bytes),
+      headroom_bytes(plan.headroom_bytes),
       replay_seconds(plan.replay_seconds),
       saved_bytes(plan.saved_bytes),
       moved_bytes(plan.moved_bytes),

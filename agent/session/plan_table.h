@@ -41,6 +41,7 @@ struct HeldPlan {
   std::vector<PlannedBlock> blocks;  // in the order of execution
   int64_t memory_limit_bytes = 0;
   int64_t step_peak_bytes = 0;
+  int64_t headroom_bytes = 0;
   double replay_seconds = 0;
   int64_t saved_bytes = 0;
   int64_t moved_bytes = 0;

@@ -395,6 +395,9 @@ void Session::Report(const StepStats& stats, bool profiled) {
     report.optimizer_peak_bytes = profile.outside_peak_bytes;
     report.schedule = profile.schedule.data();
     report.num_schedule = profile.schedule.size();
+    report.block_headroom_bytes = profile.block_headroom_bytes;
+    report.head_headroom_bytes = profile.head_headroom_bytes;
+    report.optimizer_headroom_bytes = profile.outside_headroom_bytes;
     report.host_bytes_limit = host_limit_bytes_;
     report.host_bytes_per_second = host_bytes_per_second_;
     report.costs = profile.costs.data();

@@ -72,6 +72,7 @@ std::unique_ptr<OpFacts> Learn(const c10::OperatorHandle& op) {
   }
   if (facts->name == "aten::_unsafe_view") facts->pure_view = true;  // its schema promises autograd what the kernel does not
   facts->random = op.hasTag(at::Tag::nondeterministic_seeded);
+  facts->data_sized = op.hasTag(at::Tag::dynamic_output_shape);
   facts->uninitialized = IsUninitialized(facts->name);
   if (IsCollective(facts->name)) facts->replayable = false;
   if (IsBuiltIn(facts->name)) return facts;

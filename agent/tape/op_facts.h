@@ -31,6 +31,7 @@ struct OpFacts {
   uint64_t statistics_arguments = 0;
   bool pure_view = false;      // every return aliases an argument and nothing is written
   bool random = false;         // draws from a generator
+  bool data_sized = false;     // the sizes that it returns depend on values, as of nonzero
   bool uninitialized = false;  // allocates and fills nothing
   bool replayable = true;      // false for collectives and for ops whose schema hides what they do
 

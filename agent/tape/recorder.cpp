@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "agent/measure/step_profile.h"
 #include "agent/tape/op_probe.h"
 #include "agent/tape/open_tapes.h"
 
@@ -364,6 +365,7 @@ void Recorder::Record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
     return;
   }
   tape.ops.push_back(record);
+  if (StepProfile::Get().profiling()) tape.forward_bytes.push_back(StepProfile::Get().TakeForwardPeak());
 }
 
 ValueRef Recorder::Pack(const at::Tensor& tensor) {

@@ -247,8 +247,9 @@ class Tape : public c10::intrusive_ptr_target {
   bool backward_begun = false;
   std::vector<float> op_seconds;  // replay time an op; negative: not replayed
   std::vector<int64_t> op_workspace;
-  int64_t saved_bytes = 0;  // planned bytes kept at the end of forward
-  int64_t moved_bytes = 0;  // and those moved away
+  std::vector<int64_t> forward_bytes;  // the most alive while each op ran, planned ones taken off; none outside profiled steps
+  int64_t saved_bytes = 0;             // planned bytes kept at the end of forward
+  int64_t moved_bytes = 0;             // and those moved away
   double replay_seconds = 0;
   int32_t replayed_ops = 0;
 

@@ -20,7 +20,7 @@ TEST_P(TransportContractTest, ADeadlineNamesPeerAndSignal) {
     const int peer = 1 - transport.rank();
     CONTRACT_OK(transport.Signal(peer, 7));
     CONTRACT_ERROR(transport.WaitSignal(peer, 7, 3, absl::Now() + absl::Milliseconds(300)), absl::StatusCode::kDeadlineExceeded,
-                   absl::StrCat("WaitSignal(peer ", peer, ", signal 7): 1 of 3 signals"));
+                   absl::StrCat("WaitSignal(rank ", peer, ", signal 7): 1 of 3 signals"));
     // Nothing was consumed.
     CONTRACT_OK(transport.WaitSignal(peer, 7, 1, absl::InfinitePast()));
     CONTRACT_OK(transport.WaitSignal(peer, 7, 0, absl::InfinitePast()));
@@ -35,19 +35,19 @@ TEST_P(TransportContractTest, MisuseIsRefusedAndHarmsNothing) {
     const Bytes source(100);
     const uint64_t bytes = transport.arena().size();
     CONTRACT_ERROR(transport.PutSignal(2, source, 0, 0), StatusCode::kInvalidArgument,
-                   "PutSignal(peer 2, offset 0, 100 bytes, signal 0): the group has ranks 0 to 1");
-    CONTRACT_ERROR(transport.PutSignal(-1, source, 0, 0), StatusCode::kInvalidArgument, "peer -1");
+                   "PutSignal(rank 2, offset 0, 100 bytes, signal 0): the group has ranks 0 to 1");
+    CONTRACT_ERROR(transport.PutSignal(-1, source, 0, 0), StatusCode::kInvalidArgument, "rank -1");
     CONTRACT_ERROR(transport.PutSignal(peer, source, 0, 16), StatusCode::kInvalidArgument, "signal indices are 0 to 15");
     CONTRACT_ERROR(transport.PutSignal(peer, source, 0, -1), StatusCode::kInvalidArgument, "signal indices are 0 to 15");
     CONTRACT_ERROR(transport.PutSignal(peer, source, bytes - 99, 0), StatusCode::kOutOfRange,
                    absl::StrCat("offset ", bytes - 99, ", 100 bytes"));
     CONTRACT_ERROR(transport.PutSignal(peer, source, ~uint64_t{0}, 0), StatusCode::kOutOfRange, "the arena has");
     CONTRACT_ERROR(transport.PutSignal(peer, {}, bytes + 1, 0), StatusCode::kOutOfRange, "the arena has");
-    CONTRACT_ERROR(transport.Signal(2, 0), StatusCode::kInvalidArgument, "Signal(peer 2, signal 0)");
-    CONTRACT_ERROR(transport.Signal(peer, 16), StatusCode::kInvalidArgument, "Signal(peer");
-    CONTRACT_ERROR(transport.WaitSignal(2, 0, 1, Soon()), StatusCode::kInvalidArgument, "WaitSignal(peer 2, signal 0)");
-    CONTRACT_ERROR(transport.WaitSignal(peer, 16, 1, Soon()), StatusCode::kInvalidArgument, "WaitSignal(peer");
-    CONTRACT_ERROR(transport.Multicast({peer, 5}, source, 0, 1), StatusCode::kInvalidArgument, "peer 5");
+    CONTRACT_ERROR(transport.Signal(2, 0), StatusCode::kInvalidArgument, "Signal(rank 2, signal 0)");
+    CONTRACT_ERROR(transport.Signal(peer, 16), StatusCode::kInvalidArgument, "Signal(rank");
+    CONTRACT_ERROR(transport.WaitSignal(2, 0, 1, Soon()), StatusCode::kInvalidArgument, "WaitSignal(rank 2, signal 0)");
+    CONTRACT_ERROR(transport.WaitSignal(peer, 16, 1, Soon()), StatusCode::kInvalidArgument, "WaitSignal(rank");
+    CONTRACT_ERROR(transport.Multicast({peer, 5}, source, 0, 1), StatusCode::kInvalidArgument, "rank 5");
     CONTRACT_OK(transport.PutSignal(peer, source, bytes - 100, 0));
     CONTRACT_OK(transport.PutSignal(peer, {}, bytes, 0));
     CONTRACT_OK(transport.WaitSignal(peer, 0, 2, Soon()));
@@ -77,7 +77,7 @@ TEST_P(TransportContractTest, ADeathEndsAllWaitsOfAllRanksAndIsNamed) {
   for (size_t rank : {0, 2, 3}) {
     EXPECT_EQ(outcomes[rank].status.code(), absl::StatusCode::kUnavailable) << "rank " << rank << ": " << outcomes[rank];
     EXPECT_NE(outcomes[rank].status.message().find("rank 1 "), absl::string_view::npos) << outcomes[rank];
-    EXPECT_NE(outcomes[rank].status.message().find("WaitSignal(peer "), absl::string_view::npos) << outcomes[rank];
+    EXPECT_NE(outcomes[rank].status.message().find("WaitSignal(rank "), absl::string_view::npos) << outcomes[rank];
   }
 }
 

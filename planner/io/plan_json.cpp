@@ -26,6 +26,12 @@ std::string MoveFields(const Plan& plan, const char* separator) {
   return absl::StrCat(separator, "\"moved_bytes\": ", plan.moved_bytes, separator, "\"move_seconds\": ", Number(plan.move_seconds));
 }
 
+// Nothing where nothing is held free.
+std::string HeadroomField(const StepPlan& plan) {
+  const int64_t bytes = plan.step_peak_bytes - plan.expected_peak_bytes;
+  return bytes == 0 ? "" : absl::StrCat(",\n  \"headroom_bytes\": ", bytes);
+}
+
 std::string BlockJson(const BlockPlan& block) {
   return absl::StrCat("{\"saved\": ", List(block.saved), ", \"replayed\": ", List(block.replayed),
                       ", \"moved\": ", List(block.moved), ", \"saved_bytes\": ", block.saved_bytes,
@@ -50,11 +56,11 @@ std::string Lines(const Entries& entries, const std::string& indent, const Print
 }  // namespace
 
 std::string StepPlanJson(const StepPlan& plan) {
-  return absl::StrCat("{\n  \"blocks\": ", Lines(plan.blocks, "  ", BlockJson), ",\n  \"step_peak_bytes\": ", plan.step_peak_bytes,
-                      ",\n  \"replay_seconds\": ", Number(plan.replay_seconds), MoveFields(plan, ",\n  "),
-                      ",\n  \"lower_bound_seconds\": ", Number(plan.lower_bound_seconds),
-                      ",\n  \"gap_ratio\": ", Number(plan.gap_ratio), ",\n  \"feasible\": ", plan.feasible ? "true" : "false",
-                      "\n}\n");
+  return absl::StrCat(
+      "{\n  \"blocks\": ", Lines(plan.blocks, "  ", BlockJson), ",\n  \"step_peak_bytes\": ", plan.expected_peak_bytes,
+      HeadroomField(plan), ",\n  \"replay_seconds\": ", Number(plan.replay_seconds), MoveFields(plan, ",\n  "),
+      ",\n  \"lower_bound_seconds\": ", Number(plan.lower_bound_seconds), ",\n  \"gap_ratio\": ", Number(plan.gap_ratio),
+      ",\n  \"feasible\": ", plan.feasible ? "true" : "false", "\n}\n");
 }
 
 std::string BlockFrontierJson(const std::vector<FrontierPoint>& points) {

@@ -53,7 +53,8 @@ Storage FromProto(const v1::Storage& proto) {
           .must_recompute = proto.must_recompute(),
           .held_anyway = proto.held_anyway(),
           .site = proto.site(),
-          .label = proto.label()};
+          .label = proto.label(),
+          .sampled_bytes = ToVector<int64_t>(proto.sampled_bytes())};
 }
 
 Op FromProto(const v1::Op& proto) {
@@ -73,6 +74,18 @@ BackwardEvent FromProto(const v1::BackwardEvent& proto) {
 }
 
 }  // namespace
+
+Headroom FromProto(const v1::Headroom& proto) {
+  return {.block_bytes = proto.block_bytes(), .head_bytes = proto.head_bytes(), .optimizer_bytes = proto.optimizer_bytes()};
+}
+
+v1::Headroom ToProto(const Headroom& headroom) {
+  v1::Headroom proto;
+  proto.set_block_bytes(headroom.block_bytes);
+  proto.set_head_bytes(headroom.head_bytes);
+  proto.set_optimizer_bytes(headroom.optimizer_bytes);
+  return proto;
+}
 
 v1::PeakHolder ToProto(const PlanningProblem& problem, const PeakHolder& holder) {
   v1::PeakHolder proto;
@@ -110,6 +123,7 @@ BlockTape FromProto(const v1::BlockTape& proto) {
     tape.values.push_back({.storage = value.storage(), .version = value.version(), .copy_seconds = value.copy_seconds()});
   }
   for (const auto& event : proto.backward()) tape.backward.push_back(FromProto(event));
+  tape.forward_slack_bytes = ToVector<int64_t>(proto.forward_slack_bytes());
   return tape;
 }
 
@@ -161,6 +175,7 @@ PlanningProblem FromProto(const v1::PlanningProblem& proto) {
   problem.host_bytes_limit = proto.host_bytes_limit();
   problem.host_bytes_per_second = proto.host_bytes_per_second();
   for (const auto& part : proto.schedule()) problem.schedule.push_back(FromProto(part));
+  problem.headroom = FromProto(proto.headroom());
   return problem;
 }
 
@@ -177,6 +192,7 @@ v1::BlockTape ToProto(const BlockTape& tape) {
     to->set_held_anyway(storage.held_anyway);
     to->set_site(storage.site);
     to->set_label(storage.label);
+    SetField(storage.sampled_bytes, to->mutable_sampled_bytes());
   }
   for (const Op& op : tape.ops) {
     v1::Op* to = proto.add_ops();
@@ -201,6 +217,7 @@ v1::BlockTape ToProto(const BlockTape& tape) {
     to->set_gradient_live_bytes(event.gradient_live_bytes);
     to->set_start_live_bytes(event.start_live_bytes);
   }
+  SetField(tape.forward_slack_bytes, proto.mutable_forward_slack_bytes());
   return proto;
 }
 
@@ -253,6 +270,7 @@ v1::PlanningProblem ToProto(const PlanningProblem& problem) {
   proto.set_host_bytes_limit(problem.host_bytes_limit);
   proto.set_host_bytes_per_second(problem.host_bytes_per_second);
   for (const ScheduledPart& part : problem.schedule) *proto.add_schedule() = ToProto(part);
+  *proto.mutable_headroom() = ToProto(problem.headroom);
   return proto;
 }
 
@@ -295,7 +313,8 @@ v1::Plan ToProto(const PlanningProblem& problem, const StepPlan& plan) {
       site->set_action(static_cast<v1::Action>(action.action));
     }
   }
-  proto.set_step_peak_bytes(plan.step_peak_bytes);
+  proto.set_step_peak_bytes(plan.expected_peak_bytes);
+  proto.set_headroom_bytes(plan.step_peak_bytes - plan.expected_peak_bytes);
   proto.set_replay_seconds(plan.replay_seconds);
   proto.set_saved_bytes(plan.saved_bytes);
   proto.set_moved_bytes(plan.moved_bytes);

@@ -17,10 +17,12 @@ namespace tidetape::planner {
 BlockTape FromProto(const v1::BlockTape& proto);
 BlockInstance FromProto(const v1::BlockInstance& proto);
 ScheduledPart FromProto(const v1::ScheduledPart& proto);
+Headroom FromProto(const v1::Headroom& proto);
 PlanningProblem FromProto(const v1::PlanningProblem& proto);
 v1::BlockTape ToProto(const BlockTape& tape);
 v1::BlockInstance ToProto(const BlockInstance& instance);
 v1::ScheduledPart ToProto(const ScheduledPart& part);
+v1::Headroom ToProto(const Headroom& headroom);
 v1::PlanningProblem ToProto(const PlanningProblem& problem);
 v1::FrontierPoint ToProto(const FrontierPoint& point);
 // With the block's name.

@@ -62,6 +62,10 @@ TEST(ProblemIoTest, RoundTripsThroughJson) {
     problem.tapes[0].values = {{.storage = 4, .version = 1, .copy_seconds = 0.125}};
     problem.memory_limit_bytes = kUnlimitedBytes;
     problem.blocks[1].held_inputs = {0, 2};
+    for (Storage& storage : problem.tapes[0].storages) storage.sampled_bytes = {storage.bytes, 3};
+    for (size_t i = 0; i < problem.tapes[0].ops.size(); ++i)
+      problem.tapes[0].forward_slack_bytes.push_back(static_cast<int64_t>(i));
+    problem.headroom = {.block_bytes = 1, .head_bytes = 2, .optimizer_bytes = 3};
     problem.host_bytes_limit = 17;
     problem.host_bytes_per_second = 1e9 / 3;
     const auto again = ParseProblem(PrintProblem(problem));
@@ -199,6 +203,7 @@ TEST(PlanJsonTest, PrintsNumbersAsNumbers) {
   plan.blocks = {{.saved = {1, 4}, .replayed = {0}, .saved_bytes = int64_t{1} << 60, .replay_seconds = 0.1, .own_peak_bytes = 7},
                  {.option = 2}};
   plan.step_peak_bytes = 9;
+  plan.expected_peak_bytes = 9;
   plan.replay_seconds = 1e-7;
   plan.gap_ratio = std::numeric_limits<double>::infinity();
   EXPECT_EQ(StepPlanJson(plan), R"({
@@ -213,6 +218,8 @@ TEST(PlanJsonTest, PrintsNumbersAsNumbers) {
   "feasible": true
 }
 )");
+  plan.expected_peak_bytes = 7;
+  EXPECT_THAT(StepPlanJson(plan), HasSubstr("\"step_peak_bytes\": 7,\n  \"headroom_bytes\": 2,\n"));
   EXPECT_EQ(BlockFrontierJson({{30, 0, {2, 1}}, {0, 2.5, {}}}), R"([
   {"saved_bytes": 30, "replay_seconds": 0, "saved": [2, 1]},
   {"saved_bytes": 0, "replay_seconds": 2.5, "saved": []}

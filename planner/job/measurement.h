@@ -28,6 +28,7 @@ struct MemoryProfile {
   int64_t host_bytes_limit = 0;         // host memory for moved values; 0: nothing is moved
   double host_bytes_per_second = 0;     // there or back, as measured
   std::vector<ScheduledPart> schedule;  // PlanningProblem::schedule
+  Headroom headroom;
   bool steady = false;  // the optimizer's state existed, so that bases are those of a steady step, and steps were enough to plan by
   bool early = false;   // the optimizer's state existed, but steps were few: they can confirm an earlier run
 };

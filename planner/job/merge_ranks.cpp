@@ -81,6 +81,13 @@ void RaiseTo(const std::vector<int64_t>& other, std::vector<int64_t>& values) {
   for (size_t i = 0; i < other.size(); ++i) values[i] = std::max(values[i], other[i]);
 }
 
+// Where a rank holds less free, more of the largest bytes may be what it needs.
+void LowerTo(const Headroom& other, Headroom& headroom) {
+  headroom.block_bytes = std::min(headroom.block_bytes, other.block_bytes);
+  headroom.head_bytes = std::min(headroom.head_bytes, other.head_bytes);
+  headroom.optimizer_bytes = std::min(headroom.optimizer_bytes, other.optimizer_bytes);
+}
+
 void RaiseTo(const BlockInstance& other, BlockInstance& instance) {
   instance.forward_base_bytes = std::max(instance.forward_base_bytes, other.forward_base_bytes);
   instance.backward_base_bytes = std::max(instance.backward_base_bytes, other.backward_base_bytes);
@@ -184,6 +191,7 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
   problem.host_bytes_limit = ranks.front().profile->host_bytes_limit;
   problem.host_bytes_per_second = ranks.front().profile->host_bytes_per_second;
   problem.schedule = ranks.front().profile->schedule;
+  problem.headroom = ranks.front().profile->headroom;
   std::map<uint64_t, int32_t> positions;
   for (const ProfiledBlock& block : ranks.front().profile->blocks) {
     BlockInstance& instance = problem.blocks.emplace_back(block.instance);
@@ -214,6 +222,7 @@ absl::StatusOr<PlanningProblem> MergeRanks(const TapesByHash& tapes, const std::
     }
     problem.head_peak_bytes = std::max(problem.head_peak_bytes, rank.profile->head_peak_bytes);
     problem.optimizer_peak_bytes = std::max(problem.optimizer_peak_bytes, rank.profile->optimizer_peak_bytes);
+    LowerTo(rank.profile->headroom, problem.headroom);
     problem.host_bytes_limit = std::min(problem.host_bytes_limit, rank.profile->host_bytes_limit);
     problem.host_bytes_per_second = std::min(problem.host_bytes_per_second, rank.profile->host_bytes_per_second);
   }

@@ -29,10 +29,10 @@ void UpdateCosts(const TapeCosts& update, CostsByHash& known);
 // Structure hashes that the profile names and `tapes` lacks, each once, in order of execution.
 std::vector<uint64_t> MissingTapes(const MemoryProfile& profile, const TapesByHash& tapes);
 
-// One problem for all ranks. Bases, transients, interval peaks and workspaces are the largest of any rank; an op's cost is the
-// median over the ranks that measured it, or the tape's own where none did. Of an option the bytes are the largest of any rank,
-// the seconds the median. The host has the least room and the slowest way of any rank, and an input may be moved where it may on
-// all of them. `memory_limit_bytes` is the agents' (-1: everything).
+// One problem for all ranks. Bases, transients, interval peaks and workspaces are the largest of any rank, headroom the least; an
+// op's cost is the median over the ranks that measured it, or the tape's own where none did. Of an option the bytes are the largest
+// of any rank, the seconds the median. The host has the least room and the slowest way of any rank, and an input may be moved where
+// it may on all of them. `memory_limit_bytes` is the agents' (-1: everything).
 //
 // FailedPrecondition where a tape is missing or the ranks ran different blocks or brought different options; InvalidArgument where
 // a measurement does not fit its tape. Messages name rank, block and op.

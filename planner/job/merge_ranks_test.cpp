@@ -74,6 +74,8 @@ TEST_F(MergeRanksTest, TakesTheWorstMemoryOfAnyRank) {
   second.blocks[0].instance.gradient_live_bytes = {1, 8};
   second.optimizer_peak_bytes = 1;
   second.head_peak_bytes = 1000;
+  first.headroom = {.block_bytes = 3, .head_bytes = 7, .optimizer_bytes = 2};
+  second.headroom = {.block_bytes = 2, .head_bytes = 9, .optimizer_bytes = 0};
   const auto problem = MergeRanks(tapes_, {{0, &first, &no_costs_}, {1, &second, &no_costs_}}, 0);
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ(problem->blocks[0].forward_base_bytes, 5);
@@ -81,6 +83,10 @@ TEST_F(MergeRanksTest, TakesTheWorstMemoryOfAnyRank) {
   EXPECT_THAT(problem->blocks[0].gradient_live_bytes, ElementsAre(5, 8));
   EXPECT_EQ(problem->head_peak_bytes, 1000);
   EXPECT_EQ(problem->optimizer_peak_bytes, 100);
+  // What the rank with less of it does not hold free, it may need.
+  EXPECT_EQ(problem->headroom.block_bytes, 2);
+  EXPECT_EQ(problem->headroom.head_bytes, 7);
+  EXPECT_EQ(problem->headroom.optimizer_bytes, 0);
 }
 
 TEST_F(MergeRanksTest, MovesWhatAllRanksMayMoveAsTheWorstOfThemCan) {

@@ -34,8 +34,9 @@ struct BlockPlan {
 };
 
 struct StepPlan {
-  std::vector<BlockPlan> blocks;  // one an entry of PlanningProblem::blocks
-  int64_t step_peak_bytes = 0;
+  std::vector<BlockPlan> blocks;    // one an entry of PlanningProblem::blocks
+  int64_t step_peak_bytes = 0;      // headroom included
+  int64_t expected_peak_bytes = 0;  // without it: what training is to measure
   PeakHolder peak_holder;
   int64_t saved_bytes = 0;
   int64_t moved_bytes = 0;

@@ -19,11 +19,12 @@ enum class StorageKind { kIntermediate, kBlockInput, kParameter };
 struct Storage {
   int64_t bytes = 0;
   StorageKind kind = StorageKind::kIntermediate;
-  bool must_save = false;       // the content cannot be replayed
-  bool must_recompute = false;  // no plan may save it
-  bool held_anyway = false;     // kept alive by somebody else: saving it costs 0 bytes
-  uint64_t site = 0;            // the name that survives from step to step
-  std::string label;            // for people
+  bool must_save = false;              // the content cannot be replayed
+  bool must_recompute = false;         // no plan may save it
+  bool held_anyway = false;            // kept alive by somebody else: saving it costs 0 bytes
+  uint64_t site = 0;                   // the name that survives from step to step
+  std::string label;                   // for people
+  std::vector<int64_t> sampled_bytes;  // in steps that were seen, where they differ; as many for every storage of the tape, or none
 };
 
 struct Op {
@@ -59,6 +60,8 @@ struct BlockTape {
   std::vector<int32_t> consumed;  // storages, in order of first reading in backward
   std::vector<Value> values;
   std::vector<BackwardEvent> backward;
+  // One an op, or none: while it runs in forward, so many bytes less are alive than at the forward's peak, saved ones not counted.
+  std::vector<int64_t> forward_slack_bytes;
 };
 
 // A measured way to run a block that has no tape.
@@ -88,6 +91,14 @@ struct ScheduledPart {
   int32_t block = -1;             // PlanningProblem::blocks, for kForward and kBackward
 };
 
+// What of measured bytes is held free for steps that need more than those that were seen: a plan keeps the limit with it, and is
+// expected to stay below.
+struct Headroom {
+  int64_t block_bytes = 0;      // of the forward and backward base of each block
+  int64_t head_bytes = 0;       // of head_peak_bytes
+  int64_t optimizer_bytes = 0;  // of optimizer_peak_bytes
+};
+
 struct PlanningProblem {
   int64_t memory_limit_bytes = 0;  // on the step peak; 0: the plan with the least step peak
   std::vector<BlockTape> tapes;
@@ -100,6 +111,7 @@ struct PlanningProblem {
   // once and after it its backward once, and heads where there are any. Empty: all forwards in the order of blocks, the head, and
   // all backwards in the opposite order. Nothing is moved to the host under a schedule.
   std::vector<ScheduledPart> schedule;
+  Headroom headroom;
 };
 
 }  // namespace tidetape::planner

@@ -58,6 +58,13 @@ absl::Status CheckStorages(const BlockTape& tape) {
     if (storage.must_save && storage.must_recompute && storage.kind == StorageKind::kIntermediate) {
       return Invalid(where(), ": must_save and must_recompute exclude each other");
     }
+    if (storage.sampled_bytes.size() != tape.storages.front().sampled_bytes.size()) {
+      return Invalid(where(), ": sampled_bytes has ", storage.sampled_bytes.size(),
+                     " entries, but that of the tape's first storage has ", tape.storages.front().sampled_bytes.size());
+    }
+    for (int64_t bytes : storage.sampled_bytes) {
+      if (absl::Status status = CheckBytes(where, "sampled_bytes", bytes); !status.ok()) return status;
+    }
     if (!AddTo(sum, storage.bytes)) return Invalid(where(), ": bytes of the block's storages exceed 2^61 here");
   }
   return absl::OkStatus();
@@ -170,6 +177,18 @@ absl::Status CheckEvents(const BlockTape& tape) {
   return absl::OkStatus();
 }
 
+absl::Status CheckForwardSlack(const BlockTape& tape) {
+  const auto where = [&] { return absl::StrCat(BlockText(tape), ", forward_slack_bytes"); };
+  if (!tape.forward_slack_bytes.empty() && tape.forward_slack_bytes.size() != tape.ops.size()) {
+    return Invalid(where(), " has ", tape.forward_slack_bytes.size(), " entries, but the tape has ", tape.ops.size(), " ops");
+  }
+  for (size_t i = 0; i < tape.forward_slack_bytes.size(); ++i) {
+    const auto entry = [&] { return absl::StrCat(where(), ", ", OpText(tape, static_cast<int32_t>(i))); };
+    if (absl::Status status = CheckBytes(entry, "bytes", tape.forward_slack_bytes[i]); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLiveBytes(const std::string& where, const char* field, const std::vector<int64_t>& values, size_t events) {
   if (!values.empty() && values.size() != events) {
     return Invalid(where, ": ", field, " has ", values.size(), " entries, but the tape has ", events, " backward events");
@@ -222,6 +241,26 @@ absl::Status CheckInstance(const PlanningProblem& problem, size_t b) {
     return status;
   }
   return CheckLiveBytes(where, "start_live_bytes", block.start_live_bytes, events);
+}
+
+// Bytes that are held free are a part of those that they are held free in.
+absl::Status CheckHeadroom(const PlanningProblem& problem) {
+  const auto part = [](const std::string& where, const char* field, int64_t bytes, const char* whole, int64_t of) {
+    if (absl::Status status = CheckBytes(where, field, bytes); !status.ok()) return status;
+    if (bytes <= of) return absl::OkStatus();
+    return Invalid(where, ": ", field, " is ", bytes, ", which is more than ", whole, " = ", of);
+  };
+  const auto& [block_bytes, head_bytes, optimizer_bytes] = problem.headroom;
+  absl::Status status = part("headroom", "head_bytes", head_bytes, "head_peak_bytes", problem.head_peak_bytes);
+  if (status.ok())
+    status = part("headroom", "optimizer_bytes", optimizer_bytes, "optimizer_peak_bytes", problem.optimizer_peak_bytes);
+  for (size_t b = 0; b < problem.blocks.size() && status.ok(); ++b) {
+    const BlockInstance& block = problem.blocks[b];
+    const std::string where = absl::StrCat("blocks[", b, "] '", block.name, "', headroom");
+    status = part(where, "block_bytes", block_bytes, "forward_base_bytes", block.forward_base_bytes);
+    if (status.ok()) status = part(where, "block_bytes", block_bytes, "backward_base_bytes", block.backward_base_bytes);
+  }
+  return status;
 }
 
 // Each block forward once and after that backward once.
@@ -323,7 +362,7 @@ std::string StorageText(const BlockTape& tape, int32_t storage) {
 
 absl::Status ValidateTape(const BlockTape& tape) {
   if (tape.storages.size() > INT32_MAX || tape.ops.size() > INT32_MAX) return Invalid(BlockText(tape), ": more than 2^31 entries");
-  for (const auto& check : {CheckStorages, CheckConsumed, CheckOps, CheckValues, CheckEvents}) {
+  for (const auto& check : {CheckStorages, CheckConsumed, CheckOps, CheckValues, CheckEvents, CheckForwardSlack}) {
     if (absl::Status status = check(tape); !status.ok()) return status;
   }
   return absl::OkStatus();
@@ -348,6 +387,7 @@ absl::Status ValidateProblem(const PlanningProblem& problem) {
   for (size_t b = 0; b < problem.blocks.size(); ++b) {
     if (absl::Status status = CheckInstance(problem, b); !status.ok()) return status;
   }
+  if (absl::Status status = CheckHeadroom(problem); !status.ok()) return status;
   if (absl::Status status = CheckSchedule(problem); !status.ok()) return status;
   return CheckStepSums(problem);
 }

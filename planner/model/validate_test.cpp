@@ -65,6 +65,35 @@ INSTANTIATE_TEST_SUITE_P(
              "tapes[0], block 'layer', storage 1 'a': bytes is -5, must not be negative"},
         Case{"contradiction", [](auto& p) { p.tapes[0].storages[1].must_save = p.tapes[0].storages[1].must_recompute = true; },
              "storage 1 'a': must_save and must_recompute exclude each other"},
+        Case{"samples",
+             [](auto& p) {
+               p.tapes[0].storages[1].sampled_bytes = {1, 2};
+             },
+             "storage 1 'a': sampled_bytes has 2 entries, but that of the tape's first storage has 0"},
+        Case{"sample_negative",
+             [](auto& p) {
+               for (Storage& storage : p.tapes[0].storages) storage.sampled_bytes = {3, -1};
+             },
+             "storage 0 'x': sampled_bytes is -1, must not be negative"},
+        Case{"slack", [](auto& p) { p.tapes[0].forward_slack_bytes = {1}; },
+             "block 'layer', forward_slack_bytes has 1 entries, but the tape has 3 ops"},
+        Case{"slack_negative",
+             [](auto& p) {
+               p.tapes[0].forward_slack_bytes = {0, -7, 0};
+             },
+             "block 'layer', forward_slack_bytes, op 1 'exp': bytes is -7, must not be negative"},
+        Case{"headroom_negative", [](auto& p) { p.headroom.head_bytes = -1; }, "headroom: head_bytes is -1, must not be negative"},
+        Case{"headroom_head", [](auto& p) { p.headroom.head_bytes = p.head_peak_bytes + 1; },
+             "which is more than head_peak_bytes = "},
+        Case{"headroom_optimizer", [](auto& p) { p.headroom.optimizer_bytes = p.optimizer_peak_bytes + 1; },
+             "which is more than optimizer_peak_bytes = "},
+        Case{"headroom_block",
+             [](auto& p) {
+               for (BlockInstance& block : p.blocks) block.forward_base_bytes = block.backward_base_bytes = 50;
+               p.blocks[1].backward_base_bytes = 40;
+               p.headroom.block_bytes = 41;
+             },
+             "blocks[1] 'layers.1', headroom: block_bytes is 41, which is more than backward_base_bytes = 40"},
         Case{"storage_sum", [](auto& p) { p.tapes[0].storages[1].bytes = p.tapes[0].storages[2].bytes = kHuge; },
              "storage 1 'a': bytes of the block's storages exceed 2^61 here"},
         Case{"cost_nan", [](auto& p) { p.tapes[0].ops[1].cost_seconds = NAN; },
@@ -113,10 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
              "values[0]: copy_seconds is -1"},
         Case{"event_reads", [](auto& p) { p.tapes[0].backward[1].reads = {-4}; }, "block 'layer', backward[1]: reads[0] is -4"},
         Case{"event_releases", [](auto& p) { p.tapes[0].backward[1].releases = {4}; }, "backward[1]: releases[0] is 4"},
-        Case{"event_after_release",
-             [](auto& p) {
-               p.tapes[0].backward[1].reads = {1, 2};
-             },
+        Case{"event_after_release", [](auto& p) { p.tapes[0].backward[1].reads = {1, 2}; },
              "backward[1]: reads[1] is storage 2 'b', which backward[0] released"},
         Case{"event_not_consumed", [](auto& p) { p.tapes[0].consumed = {2}; },
              "backward[1]: reads[0] is storage 1 'a', which consumed does not list"},

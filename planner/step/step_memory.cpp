@@ -4,7 +4,7 @@ namespace tidetape::planner {
 namespace {
 
 // Of a block while its own forward runs, beside the blocks before it.
-int64_t InForward(const BlockMemory& block) { return block.saved_bytes + block.moved_bytes; }
+int64_t InForward(const BlockMemory& block) { return block.saved_bytes + block.moved_bytes - block.forward_relief_bytes; }
 
 // Of block b while its own backward runs, likewise.
 int64_t InBackward(const std::vector<BlockMemory>& blocks, size_t b) {

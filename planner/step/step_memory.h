@@ -24,6 +24,8 @@ struct BlockMemory {
   int64_t saved_bytes = 0;  // below 0 where inputs that the bases count are moved
   int64_t own_peak_bytes = 0;
   int64_t moved_bytes = 0;
+  // How much less than all that it saves and moves its own forward's peak needs of it: what is alive there anyway, or comes later.
+  int64_t forward_relief_bytes = 0;
 };
 
 struct StepPeak {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/model/validate.h"
+#include "planner/step/expected_peak.h"
 #include "planner/step/movable.h"
 #include "planner/step/moving_bound.h"
 #include "planner/step/schedule_choice.h"
@@ -161,6 +162,7 @@ StepPlan StepPlanner::MakeStepPlan(std::vector<BlockPlan> blocks, int64_t limit)
   }
   plan.blocks = std::move(blocks);
   plan.step_peak_bytes = peak.bytes;
+  plan.expected_peak_bytes = ExpectedPeakBytes(problem_, plan.blocks, peak.bytes);
   plan.peak_holder = peak.holder;
   plan.feasible = peak.bytes <= (limit == 0 ? least_peak_.bytes : limit);
   plan.least_peak_bytes = least_peak_.bytes;

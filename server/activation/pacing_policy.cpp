@@ -15,7 +15,7 @@ constexpr int32_t kPatience = 2;
 planner::PacingProblem ProblemOf(const planner::LinkReport& links, const v1::Plan& plan) {
   // Without a limit there is as much room as one likes.
   const int64_t limit = plan.memory_limit_bytes();
-  return {links, limit > 0 ? std::max<int64_t>(0, limit - plan.step_peak_bytes()) : INT64_MAX};
+  return {links, limit > 0 ? std::max<int64_t>(0, limit - plan.step_peak_bytes() - plan.headroom_bytes()) : INT64_MAX};
 }
 
 // FNV-1a, as all etags.

@@ -194,9 +194,9 @@ absl::Status PlanActivation::Commit(Job& job, const PlanningInput& input, const 
   if (!published.ok()) return published.status();
   if (!*published) return absl::OkStatus();
   Follow(input, *planned);
-  std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason.text, "; step peak ",
-                                  FormatBytes(plan.step_peak_bytes()), ", replay ", FormatSeconds(plan.replay_seconds()),
-                                  ", planned in ", FormatSeconds(absl::ToDoubleSeconds(clock_->Now() - start)));
+  std::string text = absl::StrCat("committed generation ", plan.generation(), ": ", reason.text, "; step peak ", PeakText(plan),
+                                  ", replay ", FormatSeconds(plan.replay_seconds()), ", planned in ",
+                                  FormatSeconds(absl::ToDoubleSeconds(clock_->Now() - start)));
   if (plan.has_pacing()) absl::StrAppend(&text, "; collectives: ", PacingText(plan.pacing()));
   if (!plan.feasible()) {
     absl::StrAppend(&text, "; the limit of ", FormatBytes(plan.memory_limit_bytes()),

@@ -191,7 +191,7 @@ void PrintPlan(const v1::Plan& plan, std::ostream& out) {
   }
   if (!plan.reason().empty()) out << "reason       " << plan.reason() << "\n";
   out << "limit        " << FormatLimit(plan.memory_limit_bytes()) << (plan.feasible() ? "" : "  (cannot be held)") << "\n"
-      << "step peak    " << FormatBytes(plan.step_peak_bytes()) << " in " << HolderText(plan.peak_holder()) << "\n"
+      << "step peak    " << PeakText(plan) << " in " << HolderText(plan.peak_holder()) << "\n"
       << "least peak   " << FormatBytes(plan.least_peak_bytes()) << " in " << HolderText(plan.least_peak_holder()) << "\n"
       << "saved        " << FormatBytes(plan.saved_bytes()) << "\n";
   if (plan.moved_bytes() > 0) {

@@ -112,8 +112,8 @@ std::string NowSection(const JobPageInput& input) {
     figures.emplace_back("Generation",
                          absl::StrCat(plan.generation(), Small(Age(input.now - absl::FromUnixMicros(plan.committed_unix_micros())) +
                                                                ": " + EscapeMarkup(plan.reason()))));
-    figures.emplace_back("Step peak, predicted", absl::StrCat(FormatBytes(plan.step_peak_bytes()),
-                                                              Small("in the " + EscapeMarkup(HolderText(plan.peak_holder())))));
+    figures.emplace_back("Step peak, predicted",
+                         absl::StrCat(PeakText(plan), Small("in the " + EscapeMarkup(HolderText(plan.peak_holder())))));
     figures.emplace_back("Replay, predicted",
                          absl::StrCat(FormatSeconds(plan.replay_seconds()),
                                       Small(absl::StrFormat("a step; proven within %.3g %% of the best", 100 * plan.gap_ratio()))));

@@ -92,7 +92,9 @@ bool Job::RoundCompleteLocked() const {
 std::string Job::LearnResidual(int32_t rank, const v1::StepReport& report) {
   // A plan that keeps everything promises no limit.
   if (committed_ == nullptr || report.generation() != committed_->generation() || committed_->memory_limit_bytes() < 0) return "";
-  const int64_t predicted = committed_->step_peak_bytes() + residual_bytes_ - committed_->residual_bytes();
+  // What is held free may be used.
+  const int64_t predicted =
+      committed_->step_peak_bytes() + committed_->headroom_bytes() + residual_bytes_ - committed_->residual_bytes();
   const int64_t above = peaks_.Add(rank, report.step_peak_bytes(), predicted);
   if (above == 0) return "";
   residual_bytes_ += above;

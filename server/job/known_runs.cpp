@@ -103,6 +103,9 @@ absl::Status RaiseToKnown(const planner::PlanningProblem& known, planner::Planni
   for (size_t k = 0; k < known.blocks.size(); ++k) Raise(known.blocks[k], problem.blocks[k]);
   Raise(known.head_peak_bytes, problem.head_peak_bytes);
   Raise(known.optimizer_peak_bytes, problem.optimizer_peak_bytes);
+  Raise(known.headroom.block_bytes, problem.headroom.block_bytes);
+  Raise(known.headroom.head_bytes, problem.headroom.head_bytes);
+  Raise(known.headroom.optimizer_bytes, problem.headroom.optimizer_bytes);
   return absl::OkStatus();
 }
 

@@ -63,8 +63,10 @@ TEST(RaiseToKnown, TakesTheLargerOfBothAndTheKnownCosts) {
   known.tapes[0].ops[0].replay_workspace_bytes = 64;
   known.tapes[0].storages[1].must_save = true;
   known.tapes[0].backward[0].gradient_live_bytes = 9;
+  known.headroom = {.block_bytes = 30, .head_bytes = 20, .optimizer_bytes = 0};
   planner::PlanningProblem problem = Problem();
   problem.optimizer_peak_bytes = 600;
+  problem.headroom.head_bytes = 25;
   problem.tapes[0].ops[1].replayable = false;
   ASSERT_TRUE(RaiseToKnown(known, problem).ok());
   EXPECT_EQ(problem.head_peak_bytes, 1200);
@@ -76,6 +78,8 @@ TEST(RaiseToKnown, TakesTheLargerOfBothAndTheKnownCosts) {
   EXPECT_TRUE(problem.tapes[0].storages[1].must_save);
   EXPECT_FALSE(problem.tapes[0].ops[1].replayable);
   EXPECT_EQ(problem.tapes[0].backward[0].gradient_live_bytes, 9);
+  EXPECT_EQ(problem.headroom.block_bytes, 30);
+  EXPECT_EQ(problem.headroom.head_bytes, 25);
 }
 
 TEST(RaiseToKnown, OtherBlocksAreRefusedAndChangeNothing) {

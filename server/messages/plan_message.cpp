@@ -16,6 +16,7 @@ planner::MemoryProfile ProfileFromMessage(const v1::MemoryProfile& profile) {
   result.host_bytes_limit = profile.host_bytes_limit();
   result.host_bytes_per_second = profile.host_bytes_per_second();
   for (const v1::ScheduledPart& part : profile.schedule()) result.schedule.push_back(planner::FromProto(part));
+  result.headroom = planner::FromProto(profile.headroom());
   result.steady = profile.steady();
   result.early = profile.early() && !profile.steady();
   return result;
@@ -43,7 +44,8 @@ planner::StepPlan PlanFromMessage(const v1::Plan& plan) {
     of_block.moved.assign(block.moved().begin(), block.moved().end());
     of_block.option = block.option();
   }
-  result.step_peak_bytes = plan.step_peak_bytes();
+  result.expected_peak_bytes = plan.step_peak_bytes();
+  result.step_peak_bytes = plan.step_peak_bytes() + plan.headroom_bytes();
   result.replay_seconds = plan.replay_seconds();
   result.moved_bytes = plan.moved_bytes();
   result.move_seconds = plan.move_seconds();

@@ -32,7 +32,7 @@ void FillStepFrontier(const planner::PlanningProblem& problem, const std::vector
   response.set_largest_peak_bytes(points.front().bytes);
   response.set_least_peak_bytes(points.back().bytes);
   if (committed == nullptr) return;
-  response.mutable_current()->set_bytes(committed->step_peak_bytes());
+  response.mutable_current()->set_bytes(committed->step_peak_bytes() + committed->headroom_bytes());
   response.mutable_current()->set_replay_seconds(committed->replay_seconds());
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/io/problem_io.h"
+#include "planner/step/expected_peak.h"
 #include "planner/step/step_memory.h"
 #include "server/messages/plan_message.h"
 #include "server/questions/job_queries.h"
@@ -67,7 +68,7 @@ absl::StatusOr<v1::GetStepMemoryResponse> AnswerGetStepMemory(Job& job) {
     measured = MeasuredEnds(worst->live->live_bytes, blocks.size());
   }
   auto ends = measured.begin();
-  for (const planner::IntervalPeak& predicted : planner::IntervalPeaks(problem, blocks)) {
+  for (const planner::IntervalPeak& predicted : planner::IntervalPeaks(planner::BasesWithoutHeadroom(problem), blocks)) {
     v1::IntervalMemory* interval = response.add_intervals();
     *interval->mutable_place() = planner::ToProto(problem, predicted.place);
     interval->set_predicted_peak_bytes(predicted.bytes);

@@ -28,6 +28,11 @@ std::string HolderText(const v1::PeakHolder& holder) {
   return holder.name().empty() ? phase : absl::StrCat(phase, " of ", holder.name());
 }
 
+std::string PeakText(const v1::Plan& plan) {
+  const std::string peak = FormatBytes(plan.step_peak_bytes());
+  return plan.headroom_bytes() == 0 ? peak : absl::StrCat(peak, " and ", FormatBytes(plan.headroom_bytes()), " held free");
+}
+
 std::string PacingText(const v1::PacingPlan& pacing) {
   constexpr int32_t kUnbounded = 256;
   std::string text = absl::StrCat(pacing.algorithm() == v1::PacingPlan::ALGORITHM_RING ? "ring" : "recursive doubling",

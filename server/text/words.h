@@ -22,6 +22,9 @@ std::string KeptText(const v1::BlockPlan& plan);
 // As in "backward of layers.7", or "head".
 std::string HolderText(const v1::PeakHolder& holder);
 
+// As in "1.5 GiB", or "1.5 GiB and 20 MiB held free".
+std::string PeakText(const v1::Plan& plan);
+
 // As in "ring, chunks of 256 KiB, 4 in flight, 1.2 ms apart".
 std::string PacingText(const v1::PacingPlan& pacing);
 

@@ -18,7 +18,7 @@ class BorrowedTape {
   explicit BorrowedTape(const planner::BlockTape& tape) {
     for (const planner::Storage& s : tape.storages) {
       storages_.push_back({s.bytes, s.site, s.label.c_str(), static_cast<uint8_t>(static_cast<int>(s.kind) + 1), s.must_save,
-                           s.must_recompute, s.held_anyway});
+                           s.must_recompute, s.held_anyway, s.sampled_bytes.data(), s.sampled_bytes.size()});
     }
     for (const planner::Op& op : tape.ops) {
       ops_.push_back(
@@ -30,6 +30,7 @@ class BorrowedTape {
     }
     tape_ = {tape.name.c_str(),      tape.structure_hash, storages_.data(), storages_.size(), ops_.data(),     ops_.size(),
              Indices(tape.consumed), values_.data(),      values_.size(),   backward_.data(), backward_.size()};
+    if (!tape.forward_slack_bytes.empty()) tape_.forward_slack_bytes = tape.forward_slack_bytes.data();
   }
   BorrowedTape(const BorrowedTape&) = delete;
 
@@ -79,6 +80,9 @@ class BorrowedReport {
       }
       report_.schedule = schedule_.data();
       report_.num_schedule = schedule_.size();
+      report_.block_headroom_bytes = profile->headroom.block_bytes;
+      report_.head_headroom_bytes = profile->headroom.head_bytes;
+      report_.optimizer_headroom_bytes = profile->headroom.optimizer_bytes;
     }
     for (const planner::TapeCosts& tape : costs) {
       costs_.push_back(

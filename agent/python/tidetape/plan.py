@@ -28,6 +28,9 @@ class Plan:
     generation: int = 0
     memory_limit_bytes: int = 0
     step_peak_bytes: int = 0
+    """What the step's peak is expected to be."""
+    headroom_bytes: int = 0
+    """Held free on top, for steps that need more than those that were measured: the limit holds with it."""
     replay_seconds: float = 0.0
     saved_bytes: int = 0
     moved_bytes: int = 0

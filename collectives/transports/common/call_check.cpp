@@ -17,11 +17,11 @@ absl::Status CheckPeerAndSignal(const CallBounds& bounds, int peer, int signal) 
 }  // namespace
 
 std::string PutName(int peer, uint64_t offset, uint64_t bytes, int signal) {
-  return absl::StrCat("PutSignal(peer ", peer, ", offset ", offset, ", ", bytes, " bytes, signal ", signal, ")");
+  return absl::StrCat("PutSignal(rank ", peer, ", offset ", offset, ", ", bytes, " bytes, signal ", signal, ")");
 }
 
 std::string SignalName(absl::string_view call, int peer, int signal) {
-  return absl::StrCat(call, "(peer ", peer, ", signal ", signal, ")");
+  return absl::StrCat(call, "(rank ", peer, ", signal ", signal, ")");
 }
 
 absl::Status CheckPut(const CallBounds& bounds, int peer, uint64_t offset, uint64_t bytes, int signal) {

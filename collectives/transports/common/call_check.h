@@ -17,9 +17,9 @@ struct CallBounds {
   uint64_t arena_bytes = 0;
 };
 
-// "PutSignal(peer 3, offset 4096, 128 bytes, signal 7)"
+// "PutSignal(rank 3, offset 4096, 128 bytes, signal 7)"
 std::string PutName(int peer, uint64_t offset, uint64_t bytes, int signal);
-// "WaitSignal(peer 3, signal 7)", for calls without bytes.
+// "WaitSignal(rank 3, signal 7)", for calls without bytes.
 std::string SignalName(absl::string_view call, int peer, int signal);
 
 // INVALID_ARGUMENT or OUT_OF_RANGE where the call cannot be carried out.

@@ -150,7 +150,7 @@ TEST_F(TcpTransportTest, AFullQueueBlocksThenFailsNamingTheCall) {
           accepted += status.ok() ? 1 : 0;
         }
         CONTRACT_ERROR(status, absl::StatusCode::kDeadlineExceeded,
-                       "PutSignal(peer 1, offset 0, 16777216 bytes, signal 4): the queue of 3 puts to rank 1 stayed full");
+                       "PutSignal(rank 1, offset 0, 16777216 bytes, signal 4): the queue of 3 puts to rank 1 stayed full");
         CONTRACT_EXPECT(accepted >= 3 && accepted <= 5);
         CONTRACT_ERROR(transport.Flush(absl::Now() + absl::Milliseconds(100)), absl::StatusCode::kDeadlineExceeded,
                        "Flush: puts to rank 1 still waited");

@@ -42,7 +42,8 @@ class Collectives:
         self.options = options
         self._probes = probes
         self.reasons: dict[str, str] = {}
-        """Units that go the stock way, and why. Filled with the first all-gather; what shows later is added."""
+        """Units that go the stock way, and why. Filled with the first all-gather, which never comes where one rank holds all units
+        whole; what shows later is added."""
         self.covered_share = 0.0
         """Share of the gathered bytes that goes the zero-copy way."""
         self.layout_hash = ""
