@@ -331,11 +331,10 @@ def test_two_ranks_run_one_plan_of_options_and_tapes(server_program, tidetapectl
     try:
         with RankTraining(tmp_path, server.address, "90%", policies=True) as training:
             server.wait_for("the first plan", lambda: training.newest_generation() > 0, 120)
-            generous = training.newest_generation()
             assert _options(server.ask("plan", training.job)) == ["", "none", "none", ""]
             training.set_limit("min")
-            server.wait_for("the plan with the least memory", lambda: training.newest_generation() > generous, 60)
-            assert "full" in _options(server.ask("plan", training.job))
+            # Peaks that vary may bring other plans first.
+            server.wait_for("the plan with the least memory", lambda: "full" in _options(server.ask("plan", training.job)), 60)
             training.finish()
     finally:
         server.stop()

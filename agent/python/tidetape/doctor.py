@@ -20,7 +20,7 @@ from tidetape.programs import find_agent_library, find_program
 from tidetape.versions import SUPPORTED_TORCH
 
 # Tidetape's library interface that this Python code speaks (TT_LINK_ABI_VERSION in agent/link/tt_link.h).
-_LINK_ABI_VERSION = 5
+_LINK_ABI_VERSION = 6
 _CONNECT_SECONDS = 3.0
 _ASK_SECONDS = 10.0
 
