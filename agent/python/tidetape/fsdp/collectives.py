@@ -147,10 +147,17 @@ class Collectives:
 
     def _join(self, units: list[Unit], members: list[int]) -> None:
         """Makes the plane with all ranks of `members`, or raises on all of them."""
-        native = _native.collectives()
         # Pipeline stages start groups of their own, at the same count.
         name = f"tidetape-collectives/{next(_starts)}/{members[0]}-{members[-1]}-{len(members)}"
         roll = RollCall(name, members.index(dist.get_rank()), len(members), self.options.join_seconds)
+        try:
+            self._join_after(roll, units, members)
+        except Exception:
+            roll.part()
+            raise
+
+    def _join_after(self, roll: RollCall, units: list[Unit], members: list[int]) -> None:
+        native = _native.collectives()
         hosts = roll.say("host", native.host_id())
         # Transport ranks of a host follow each other.
         order = sorted(range(len(members)), key=lambda member: (hosts.index(hosts[member]), member))

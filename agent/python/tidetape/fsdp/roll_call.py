@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 
 import torch.distributed as dist
+
+_PART_SECONDS = 3.0
+
+
+@contextlib.contextmanager
+def _saying_who_holds_the_store():
+    try:
+        yield
+    except dist.DistNetworkError as error:
+        raise RuntimeError(
+            f"the job's store cannot be reached, rank 0, which holds it, may have ended: {error}"
+        ) from error
 
 
 class RollCall:
@@ -35,15 +48,28 @@ class RollCall:
         """What a rank has said in an earlier round."""
         return self.wait(f"{topic}/{rank}", 1.0).decode()
 
+    def part(self) -> None:
+        """To be called by all ranks before they raise what all have heard: the rank with the store may end by it, and the others
+        would hear nothing more. Waits for a moment at most, and raises nothing."""
+        deadline = time.monotonic() + _PART_SECONDS
+        try:
+            self.set(f"parted/{self._rank}", b"")
+            for rank in range(self._size):
+                self.wait(f"parted/{rank}", deadline - time.monotonic())
+        except RuntimeError:
+            pass  # the store is gone already
+
     def set(self, key: str, value: bytes) -> None:
-        self._store.set(key, value)
+        with _saying_who_holds_the_store():
+            self._store.set(key, value)
 
     def wait(self, key: str, seconds: float) -> bytes | None:
         """The key's value as soon as it is set, None where nobody does so in time."""
-        try:
-            self._store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
-        except RuntimeError:
-            # DistStoreError; a plain one of the file store's. What is wrong with the store itself is raised again.
-            if not self._store.check([key]):
-                return None
-        return self._store.get(key)
+        with _saying_who_holds_the_store():
+            try:
+                self._store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
+            except RuntimeError:
+                # DistStoreError; a plain one of the file store's. What is wrong with the store itself is raised again.
+                if not self._store.check([key]):
+                    return None
+            return self._store.get(key)
