@@ -133,6 +133,8 @@ class Reader {
 bool ReadPlainJson(std::string_view json, Message& message) {
   if (json.find('\0') != std::string_view::npos) return false;  // the parser would end there
   std::string text(json);
+  // Of a character that the end cuts off, the parser reads up to three more bytes.
+  text.append(3, '\0');
   rapidjson::Document document;
   constexpr unsigned kFlags = rapidjson::kParseInsituFlag | rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag |
                               rapidjson::kParseValidateEncodingFlag;
