@@ -128,10 +128,22 @@ class Reader {
   std::unordered_map<const Descriptor*, std::unordered_map<std::string_view, const FieldDescriptor*>> fields_;
 };
 
+// As in 0e-96, which RapidJSON reads as another number. Within a text it counts, too: it only costs time.
+bool HasZeroWithExponent(std::string_view json) {
+  for (size_t e = json.find_first_of("eE"); e != std::string_view::npos; e = json.find_first_of("eE", e + 1)) {
+    size_t begin = e;
+    while (begin > 0 && (json[begin - 1] == '0' || json[begin - 1] == '.')) --begin;
+    const bool has_other_digit = begin > 0 && json[begin - 1] >= '1' && json[begin - 1] <= '9';
+    if (begin < e && !has_other_digit) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool ReadPlainJson(std::string_view json, Message& message) {
   if (json.find('\0') != std::string_view::npos) return false;  // the parser would end there
+  if (HasZeroWithExponent(json)) return false;
   std::string text(json);
   // Of a character that the end cuts off, the parser reads up to three more bytes.
   text.append(3, '\0');
