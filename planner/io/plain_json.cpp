@@ -3,6 +3,8 @@
 #include <google/protobuf/descriptor.h>
 #include <rapidjson/document.h>
 
+#include <algorithm>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -128,13 +130,17 @@ class Reader {
   std::unordered_map<const Descriptor*, std::unordered_map<std::string_view, const FieldDescriptor*>> fields_;
 };
 
-// As in 0e-96, which RapidJSON reads as another number. Within a text it counts, too: it only costs time.
-bool HasZeroWithExponent(std::string_view json) {
-  for (size_t e = json.find_first_of("eE"); e != std::string_view::npos; e = json.find_first_of("eE", e + 1)) {
-    size_t begin = e;
-    while (begin > 0 && (json[begin - 1] == '0' || json[begin - 1] == '.')) --begin;
-    const bool has_other_digit = begin > 0 && json[begin - 1] >= '1' && json[begin - 1] <= '9';
-    if (begin < e && !has_other_digit) return true;
+// A zero with an exponent or many digits, as 0e-96: RapidJSON reads some of them as other numbers. Within a text it counts, too: it
+// only costs time.
+bool HasLongZero(std::string_view json) {
+  constexpr size_t kShort = 8;
+  for (size_t begin = json.find('0'); begin != std::string_view::npos;) {
+    const size_t end = std::min(json.find_first_not_of("0.", begin), json.size());
+    const char before = begin > 0 ? json[begin - 1] : ' ', after = end < json.size() ? json[end] : ' ';
+    const bool exponent = after == 'e' || after == 'E';
+    const bool other_digit = (before >= '1' && before <= '9') || before == '.' || (after >= '1' && after <= '9');
+    if (!other_digit && (exponent || end - begin > kShort)) return true;
+    begin = json.find('0', end);
   }
   return false;
 }
@@ -143,7 +149,7 @@ bool HasZeroWithExponent(std::string_view json) {
 
 bool ReadPlainJson(std::string_view json, Message& message) {
   if (json.find('\0') != std::string_view::npos) return false;  // the parser would end there
-  if (HasZeroWithExponent(json)) return false;
+  if (HasLongZero(json)) return false;
   std::string text(json);
   // Of a character that the end cuts off, the parser reads up to three more bytes.
   text.append(3, '\0');

@@ -103,12 +103,14 @@ TEST(ProblemIoTest, NamesTheFile) {
   EXPECT_TRUE(ReadProblemFile(path).ok());
 }
 
-// The quick reader takes neither.
-TEST(ProblemIoTest, ReadsZerosWithExponents) {
-  const auto problem = ParseProblem(R"({"host_bytes_per_second": 0e-96, "tapes": [{"ops": [{"cost_seconds": 0.0e-300}]}]})");
+// The quick reader takes none of them.
+TEST(ProblemIoTest, ReadsLongZeros) {
+  const auto problem = ParseProblem(
+      R"({"host_bytes_per_second": 0e-96, "tapes": [{"ops": [{"cost_seconds": 0.0e-300}, {"cost_seconds": 0.00000000000000000000000000000000}]}]})");
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ(problem->host_bytes_per_second, 0);
   EXPECT_EQ(problem->tapes[0].ops[0].cost_seconds, 0);
+  EXPECT_EQ(problem->tapes[0].ops[1].cost_seconds, 0);
 }
 
 // Whatever a file holds, reading and solving it ends with a plan or a message.
