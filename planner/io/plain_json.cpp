@@ -4,7 +4,6 @@
 #include <rapidjson/document.h>
 
 #include <algorithm>
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdint>
