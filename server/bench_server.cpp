@@ -165,7 +165,8 @@ class Agent {
     Send();
   }
 
-  void Measure(bool on) { measuring_ = on; }
+  // From now on.
+  void Measure() { measuring_ = true; }
 
   // The server has all of the tape.
   bool tape_stored() const { return tape_offset_ == tape_->size() && acknowledged_ == sequence_; }
@@ -249,11 +250,10 @@ class Crowd {
     } while (absl::Now() < time);
   }
 
-  // Until `done` holds, or for as long as --connect_timeout; returns whether it held.
-  bool RunUntil(const std::function<bool()>& done) {
+  // Until `done` holds, or for as long as --connect_timeout.
+  void RunUntil(const std::function<bool()>& done) {
     const absl::Time patience = absl::Now() + absl::GetFlag(FLAGS_connect_timeout);
     while (!done() && absl::Now() < patience) RunUntil(absl::Now() + absl::Milliseconds(50));
-    return done();
   }
 
  private:
@@ -327,7 +327,7 @@ int Run() {
   const auto agents = all.first(streams);
   crowd->RunUntil([&] { return std::all_of(all.begin(), all.end(), [](const auto& a) { return a->welcomed(); }); });
 
-  for (const auto& agent : agents) agent->Measure(true);
+  for (const auto& agent : agents) agent->Measure();
   const absl::Time start = absl::Now();
   const double cpu_before = server.CpuSeconds();
   const absl::Time end = start + absl::GetFlag(FLAGS_duration);

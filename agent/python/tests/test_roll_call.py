@@ -1,21 +1,15 @@
 """What the ranks of a group say to each other at the start, through a store that one of them holds."""
 
 import os
-import socket
 import time
 
 import pytest
 from ranks import run_ranks
+from tests.planner_server import free_address
 
 from tidetape.fsdp.roll_call import RollCall
 
 LATE_SECONDS = 1.0
-
-
-def _free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def verdict_of_a_rank_that_ends(rank):
@@ -32,7 +26,7 @@ def verdict_of_a_rank_that_ends(rank):
 
 
 def test_a_rank_that_holds_the_store_ends_after_all_have_heard_why(tmp_path):
-    _, heard = run_ranks(verdict_of_a_rank_that_ends, 2, tmp_path, meeting=f"tcp://127.0.0.1:{_free_port()}")
+    _, heard = run_ranks(verdict_of_a_rank_that_ends, 2, tmp_path, meeting=f"tcp://{free_address()}")
     assert heard == ["no room", ""]
 
 
@@ -61,5 +55,5 @@ def error_of_a_rank_that_comes_too_late(rank):
 
 
 def test_a_rank_that_comes_too_late_says_who_has_the_store(tmp_path):
-    _, error = run_ranks(error_of_a_rank_that_comes_too_late, 2, tmp_path, meeting=f"tcp://127.0.0.1:{_free_port()}")
+    _, error = run_ranks(error_of_a_rank_that_comes_too_late, 2, tmp_path, meeting=f"tcp://{free_address()}")
     assert "rank 0, which holds it, may have ended" in error
